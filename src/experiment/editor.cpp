@@ -12,6 +12,7 @@ namespace {
 
 using Kind = Error::Kind;
 
+constexpr const char* kInPass = "a step that this pass takes";  // by then, where another takes its value
 // One head of a step (b, heads, t, n); a single head's steps have no dimension of heads.
 Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
   const Step* known = find_step(name.substr(name.rfind('.') + 1));
@@ -74,6 +75,7 @@ Tensor Editor::act(const std::string& name, const Tensor& value) {
   for (Placed& e : edits_) {
     if (e.from == name) sources_[name] = value.clone();
     if (e.step != name) continue;
+    if (!e.from.empty() && !sources_.contains(e.from)) throw Error(Kind::argument, kOp, kInPass, e.from);
     now = e.from.empty() ? now.clone() : sources_.at(e.from).clone();
     if (e.edit.change) {
       const Tensor part = e.edit.head ? head_of(now, *e.edit.head, name) : now;
@@ -93,7 +95,7 @@ void Editor::check() const {
     if (e.done) continue;
     const std::vector<std::string> names(seen_.begin(), seen_.end());
     const std::string found = e.step + (e.edit.what.empty() ? "" : " (" + e.edit.what + ")");
-    if (seen_.contains(e.step)) throw Error(Kind::argument, kOp, "a step that this pass takes", found);
+    if (seen_.contains(e.step)) throw Error(Kind::argument, kOp, kInPass, found);
     throw Error(Kind::argument, kOp, "a step of this pass, such as " + (names.empty() ? "" : names.front()), found,
                 did_you_mean(e.step, names));
   }

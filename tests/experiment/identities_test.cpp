@@ -297,6 +297,7 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   };
   refused({scale_step(prefix + "contexts", 2)}, ("did you mean " + prefix + "context?").c_str());
   refused({scale_step(prefix + "alibi", 2)}, "a step that this pass takes");
+  refused({{.step = prefix + "values", .from = prefix + "context"}}, "a step that this pass takes");
   refused({scale_step(prefix + "context", 2, config_.heads)}, "a head of");
   refused({scale_step(prefix + "merged", 2, 0)}, "which has none");
   refused({without({std::ssize(config_.layers), 0})}, "a layer from 0 to");
