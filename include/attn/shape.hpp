@@ -34,6 +34,7 @@ class Shape {
   std::int64_t* begin() noexcept { return sizes_.data(); }
   std::int64_t* end() noexcept { return sizes_.data() + rank_; }
   void push_back(std::int64_t size);
+  // Throw Error (argument) where i is past the last size, or for insert() past the place behind it.
   void erase(std::size_t i);
   void insert(std::size_t i, std::int64_t size);
 
@@ -51,6 +52,7 @@ class Shape {
     if (rank > max_rank) too_many(rank);
   }
   [[noreturn]] static void too_many(std::size_t rank);
+  [[noreturn]] void no_place(std::size_t i) const;
 
   std::array<std::int64_t, max_rank> sizes_{};
   std::size_t rank_ = 0;

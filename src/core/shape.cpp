@@ -12,13 +12,19 @@ void Shape::too_many(std::size_t rank) {
 
 void Shape::push_back(std::int64_t size) { insert(rank_, size); }
 
+void Shape::no_place(std::size_t i) const {
+  throw Error(Error::Kind::argument, "shape", "a place in " + str(), std::to_string(i));
+}
+
 void Shape::erase(std::size_t i) {
+  if (i >= rank_) no_place(i);
   std::copy(begin() + i + 1, end(), begin() + i);
   --rank_;
 }
 
 void Shape::insert(std::size_t i, std::int64_t size) {
   require_rank(rank_ + 1);
+  if (i > rank_) no_place(i);
   std::copy_backward(begin() + i, end(), end() + 1);
   sizes_[i] = size;
   ++rank_;

@@ -63,5 +63,16 @@ TEST(Error, SaysWhereWhatWasExpectedWhatWasFoundAndHowToMend) {
   EXPECT_STREQ(Error(Error::Kind::data, "a", "b", "c").what(), "[a] expected b; found c");
 }
 
+TEST(Shape, PlacesThatAreNotThereAreRefused) {
+  Shape shape{2, 3};
+  for (const std::size_t place : {std::size_t{2}, std::size_t{9}, SIZE_MAX}) {
+    expect_error(Error::Kind::argument, {"a place in (2, 3)", std::to_string(place)}, [&] { shape.erase(place); });
+  }
+  expect_error(Error::Kind::argument, {"a place in (2, 3)", "3"}, [&] { shape.insert(3, 1); });
+  expect_error(Error::Kind::argument, {"a place in ()"}, [] { Shape().erase(0); });
+  shape.insert(2, 4), shape.erase(0);
+  EXPECT_EQ(shape, (Shape{3, 4}));
+}
+
 }  // namespace
 }  // namespace attn::test
