@@ -177,7 +177,8 @@ class LanguageModel : public Module {
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
 
-  // The end of a pass: x (b, t, width) goes into block `first`, and through all later ones and the last norm.
+  // The end of a pass: x (b, t, width) goes into block `first`, and through all later ones and the last norm. Throws
+  // Error (shape) for another x, t above context_length or a block past the last but one.
   Tensor hidden_from(std::size_t first, Tensor x, Trace* trace = nullptr);
   // (…, width) after the last norm → logits (…, vocab_size)
   Tensor logits_of_hidden(const Tensor& hidden);

@@ -304,5 +304,17 @@ TEST(Gpt, FiniteInFiniteOut) {
   }
 }
 
+TEST(Gpt, HiddenStatesThatFitNoBlockAreRefused) {
+  Generator rng(1);
+  GPT model({.vocab_size = 7, .context_length = 4, .layers = 2, .heads = 1, .width = 4}, rng);
+  const Tensor x = Tensor::ones({1, 4, 4});
+  expect_error(Error::Kind::shape, {"blocks", "into 5"}, [&] { model.hidden_from(5, x); });
+  for (const Shape& shape : {Shape{4, 4}, {1, 5, 4}, {1, 4, 3}, {}}) {
+    expect_error(Error::Kind::shape, {"x (batch, tokens, width)", shape.str()},
+                 [&] { model.hidden_from(0, Tensor::ones(shape)); });
+  }
+  EXPECT_EQ(model.hidden_from(2, x).shape(), x.shape());
+}
+
 }  // namespace
 }  // namespace attn::test
