@@ -53,6 +53,7 @@ class TrainText {
   std::int64_t context() const noexcept { return context_; }
   std::int64_t training_tokens() const noexcept { return split_; }
   std::int64_t validation_tokens() const noexcept { return static_cast<std::int64_t>(ids_.size()) - split_; }
+  std::int64_t largest_id() const;
   std::string fingerprint() const;  // of all tokens: a run that goes on must have the same
 
   static constexpr std::int64_t kTexts = 64;

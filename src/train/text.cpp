@@ -63,6 +63,8 @@ std::vector<TrainBatch> TrainText::validation(std::int64_t batch) const {
   return batches;
 }
 
+std::int64_t TrainText::largest_id() const { return *std::ranges::max_element(ids_); }
+
 // FNV-1a, 64 bits.
 std::string TrainText::fingerprint() const {
   std::uint64_t hash = 14695981039346656037u;

@@ -14,8 +14,15 @@
 namespace attn {
 namespace {
 
-const TrainConfig& checked(const TrainConfig& config, const TrainRanks& ranks, std::int64_t context) {
-  check_config(config, ranks, context);
+const TrainConfig& checked(const TrainConfig& config, const TrainRanks& ranks, const LanguageModelConfig& model,
+                           const TrainText& text) {
+  check_config(config, ranks, text.context());
+  const auto require = [](std::int64_t found, std::int64_t most, const std::string& expected) {
+    if (found > most)
+      throw Error(Error::Kind::argument, "train", expected + std::to_string(most), std::to_string(found));
+  };
+  require(text.context(), model.context_length, "texts of at most the model's context_length = ");
+  require(text.largest_id(), model.vocab_size - 1, "ids of the model's vocabulary, from 0 to ");
   return config;
 }
 
@@ -57,7 +64,7 @@ double sum_of(const std::vector<double>& values) { return std::accumulate(values
 
 Trainer::Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainConfig& config,
                  const TrainRanks& ranks)
-    : config_(checked(config, ranks, text.context())),
+    : config_(checked(config, ranks, model.config(), text)),
       ranks_(ranks),
       text_(text),
       model_(model),

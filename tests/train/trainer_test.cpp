@@ -442,5 +442,16 @@ TEST(Trainer, RefusesWhatMakesNoRun) {
   });
 }
 
+TEST(Trainer, RefusesAModelThatCannotReadTheText) {
+  const auto refused = [](const char* says, std::int64_t vocab, std::int64_t context) {
+    Generator rng(1);
+    GPT model({.vocab_size = vocab, .context_length = context, .layers = 1, .heads = 1, .width = 4}, rng);
+    const TrainText text = text_of();
+    expect_error(Error::Kind::argument, {says}, [&] { Trainer(model, rng, text, kConfig); });
+  };
+  refused("context_length = 7; found 8", kVocab, kContext - 1);
+  refused("vocabulary, from 0 to 38; found 39", kVocab - 1, kContext);
+}
+
 }  // namespace
 }  // namespace attn::test
