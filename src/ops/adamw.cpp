@@ -39,6 +39,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
     : parameters_(std::move(parameters)), config_(config) {
   check(config);
   for (const Parameter* p : parameters_) {
+    if (!p) throw Error(Error::Kind::argument, kAdamW, "parameters", "a null pointer");
     require_present(*p);
     require_float32(kAdamW, p->name.c_str(), p->value);
     if (!p->value.is_contiguous()) throw Error(Error::Kind::shape, kAdamW, "contiguous weights", p->name);

@@ -105,6 +105,7 @@ TEST(AdamW, Errors) {
   expect_error(Error::Kind::shape, {"p, (3,)", "(4,)"}, [&] { optimizer.step(0.1); });
   EXPECT_THROW(AdamW({&p}, {.beta1 = 1}), Error);
   EXPECT_THROW(AdamW({&p}, {.weight_decay = -1}), Error);
+  expect_error(Error::Kind::argument, {"parameters", "null"}, [] { AdamW({nullptr}); });
   Parameter wide{"wide", Tensor::ones({3}, DType::f64), {}};
   expect_error(Error::Kind::dtype, {"float32", "float64"}, [&] { AdamW({&wide}); });
 }
