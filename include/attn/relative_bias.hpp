@@ -18,9 +18,9 @@ struct RelativeBias {
 };
 
 // The nearest distances have a bucket each, half of those on their side; farther ones share the rest, whose widths grow
-// logarithmically up to max_distance. Throws Error (argument) where that is not a division: for an odd number of
-// buckets or fewer than 4 in both directions, fewer than 2 in one, or max_distance not past the distances of a bucket
-// each.
+// logarithmically up to max_distance. Of an odd number in both directions the last has none, as in T5. Throws Error
+// (argument) for fewer than 4 buckets in both directions, fewer than 2 in one, or max_distance not past the distances
+// of a bucket each.
 std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, bool bidirectional,
                              std::int64_t max_distance = 128);
 
