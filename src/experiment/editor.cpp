@@ -13,6 +13,7 @@ namespace {
 using Kind = Error::Kind;
 
 constexpr const char* kInPass = "a step that this pass takes";  // by then, where another takes its value
+
 // One head of a step (b, heads, t, n); a single head's steps have no dimension of heads.
 Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
   const Step* known = find_step(name.substr(name.rfind('.') + 1));
