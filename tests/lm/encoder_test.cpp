@@ -156,8 +156,10 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);
   const auto modules = [&](const std::string& list) { io::save_text(folder / "modules.json", "[" + list + "]"); };
-  const std::string whole = R"({"idx": 0, "name": "0", "type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"})",
-                    divided = R"({"type": "x.Normalize", "path": "2_Normalize"})";
+  const std::string
+      whole =
+          R"({"idx": 0, "name": "0", "type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"})",
+      divided = R"({"type": "x.Normalize", "path": "2_Normalize"})";
   modules(whole);
   expect_error(Kind::file, {"1_Pooling"}, [&] { embedding_settings(folder); });
   fs::create_directory(folder / "1_Pooling");
