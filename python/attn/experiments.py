@@ -269,7 +269,8 @@ class Experiment:
 
     def attribution(self, token: int | str, less: int | str | None = None, *, position: int | None = None) -> dict[str, Any]:
         """What each part adds to a token's logit, or to its difference from another's: "heads" (layers, heads),
-        "biases" and "feed_forwards" (layers), "embedding", "bias", their "sum", and the model's "logit"; all of logits before a softcap."""
+        "biases" and "feed_forwards" (layers), "embedding", "bias", their "sum", and the model's "logit". Logits are
+        those before a softcap."""
         other = None if less is None else self._id(less)
         return self._lm.attribution(self.ids, self._edits, self._id(token), other, position)
 
