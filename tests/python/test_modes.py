@@ -183,6 +183,17 @@ def test_derivatives_of_derivatives():
         grad(lambda q: grad(lambda q: ours(q, K, V).square().sum())(q).sum())(Q)
 
 
+def test_several_gradients_at_once():
+    """By is_grads_batched, as torch.autograd.functional.jacobian(vectorize=True) asks for them."""
+    jacobian = torch.autograd.functional.jacobian
+    q, k, v = Q[:1, :1], K[:1, :1], V[:1, :1]
+    for f, want in zip(jacobian(ours, (q, k, v), vectorize=True), jacobian(theirs, (q, k, v))):
+        torch.testing.assert_close(f, want)
+    for f in (attn.rotary, lambda x: attn.torch.linear_attention(x, k, v)[0]):
+        with pytest.raises(NotImplementedError, match="one gradient at a time; found is_grads_batched=True"):
+            jacobian(f, q, vectorize=True)
+
+
 def test_a_gradient_that_is_not_given_is_an_error():
     slopes = torch.ones(2, requires_grad=True)
     with pytest.raises(NotImplementedError, match="alibi_slopes"):

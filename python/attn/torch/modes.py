@@ -34,6 +34,20 @@ def ordinary(tensors: Any) -> bool:
     return True
 
 
+def batched(gradient: Tensor) -> bool:
+    """Whether it stands for several, by is_grads_batched of torch.autograd.grad: operators then run for each of them."""
+    return _C._functorch.is_legacy_batchedtensor(gradient)
+
+
+def refuse_batched(op: str, *gradients: Any) -> None:
+    """Of what is no operator, so that PyTorch cannot run it for each of several gradients."""
+    if any(gradient is not None and batched(gradient) for gradient in gradients):
+        raise NotImplementedError(
+            f"[{op}] expected one gradient at a time; found is_grads_batched=True, or jacobian(vectorize=True); use "
+            "torch.func.vmap over torch.func.vjp, or a loop"
+        )
+
+
 def transformed() -> bool:
     """Whether a transform of torch.func or a level of forward-mode derivatives is active."""
     return _C._are_functorch_transforms_active() or forward_ad._current_level >= 0

@@ -16,7 +16,7 @@ from torch.utils.dlpack import to_dlpack
 from attn import _attn
 from attn._arguments import TORCH
 from attn._options import OPTIONS
-from attn.torch.modes import one_by_one, ordinary, transformed
+from attn.torch.modes import batched, one_by_one, ordinary, transformed
 
 # query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq). Gradients
 # are those of INPUTS. An operator of PyTorch with gradients takes tensors by position, and numbers by name.
@@ -85,7 +85,7 @@ def _backward(d_output: Tensor, tensors: Any, numbers: dict[str, Any]) -> Any:
 
 def _gradients(d_output: Tensor, *given: Any) -> Any:
     *tensors, numbers = given
-    if ordinary((d_output, *tensors)):
+    if ordinary((d_output, *tensors)) and not batched(d_output):
         return _backward(d_output, tensors, numbers)
     return attention_backward(d_output, *tensors, **numbers)
 

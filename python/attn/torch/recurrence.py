@@ -25,6 +25,7 @@ class _Kernel:
 
     def gradients(self, d_output: Any, d_state: Any, tensors: Any, options: Any) -> list[Any]:
         self._refuse((d_output, d_state, *tensors))
+        modes.refuse_batched(self.name, d_output, d_state)
         d_output, d_state = operator.bare((d_output, d_state))
         call = getattr(_attn, self.name + "_backward")
         found = call(d_output, d_state, operator.bare(tuple(tensors)), *options, TORCH)

@@ -33,6 +33,7 @@ class Rotary(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        modes.refuse_batched("rotary", dy)
         return Rotary.apply(dy, ctx.given, not ctx.back), None, None
 
     @staticmethod
