@@ -47,20 +47,40 @@ def _rule(
     theirs: Any, query: Any, key: Any, value: Any, g: Any, beta: Any, chunk_size: int = 64, initial_state: Any = None,
     output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Any = None, **rest: Any,
 ) -> Any:  # fmt: skip
-    """What else is handed over, transformers' own functions pass over too."""
-    return gated_delta_rule(
+    """What else is handed over, transformers' own functions pass over too. They compute all in float32."""
+    dtype = query.dtype
+    if not dtype == key.dtype == value.dtype:
+        query, key, value = query.float(), key.float(), value.float()
+    output, state = gated_delta_rule(
         query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
-        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
-        cu_seqlens=rest.get("cu_seq_lens_q") if cu_seqlens is None else cu_seqlens,
+        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=_starts(cu_seqlens, rest),
     )  # fmt: skip
+    return output.to(dtype), state
+
+
+def _starts(cu_seqlens: Any, rest: dict[str, Any]) -> Any:
+    """Where packed texts begin, by any of the names that transformers hands it over; they must not contradict each other."""
+    texts, starts = rest.get("seq_idx"), rest.get("cu_seq_lens_q") if cu_seqlens is None else cu_seqlens
+    if texts is None:
+        return starts
+    if len(texts) > 1:
+        raise ValueError(f"[attn.transformers] expected seq_idx of a batch of 1; found {tuple(texts.shape)}")
+    by_texts = torch.nn.functional.pad(texts[0].unique_consecutive(return_counts=True)[1].cumsum(0), (1, 0))
+    if starts is not None and starts.tolist() != by_texts.tolist():
+        raise ValueError(
+            "[attn.transformers] expected seq_idx and cu_seq_lens_q of the same texts; found texts that begin at "
+            f"{by_texts.tolist()} and at {starts.tolist()}"
+        )
+    return by_texts
 
 
 def _step(
     theirs: Any, query: Any, key: Any, value: Any, g: Any, beta: Any, initial_state: Any = None,
-    output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Any = None, **rest: Any,
+    output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Any = None, chunk_size: int = 64,
+    **rest: Any,
 ) -> Any:  # fmt: skip
     return _rule(
-        theirs, query, key, value, g, beta, 64, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, **rest
+        theirs, query, key, value, g, beta, chunk_size, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, **rest
     )
 
 
@@ -74,12 +94,7 @@ def _convolution(
     """hidden_states (b, c, t)."""
     if not _fits(weight, activation):
         return theirs(hidden_states, weight, bias, activation, **rest)
-    starts, texts = rest.get("cu_seq_lens_q"), rest.get("seq_idx")
-    if starts is None and texts is not None:
-        if len(texts) > 1:
-            raise ValueError(f"[attn.transformers] expected seq_idx of a batch of 1; found {tuple(texts.shape)}")
-        starts = torch.nn.functional.pad(texts[0].unique_consecutive(return_counts=True)[1].cumsum(0), (1, 0))
-    silu = activation is not None
+    starts, silu = _starts(None, rest), activation is not None
     return causal_convolution(hidden_states.transpose(1, 2), weight, bias, silu=silu, cu_seqlens=starts).transpose(1, 2)
 
 
@@ -87,7 +102,7 @@ def _convolution_step(
     theirs: Any, hidden_states: Any, conv_state: Any, weight: Any, bias: Any = None, activation: Any = None
 ) -> Any:
     """conv_state (b, c, k) has the tokens before, and is changed."""
-    if not _fits(weight, activation):
+    if not _fits(weight, activation) or conv_state.shape[-1] < weight.shape[-1] - 1:
         return theirs(hidden_states, conv_state, weight, bias, activation)
     before = conv_state[..., conv_state.shape[-1] - weight.shape[-1] + 1 :].to(hidden_states.dtype, copy=True)
     conv_state.copy_(torch.cat([conv_state, hidden_states.to(conv_state.dtype)], -1)[..., -conv_state.shape[-1] :])

@@ -84,10 +84,32 @@ def test_packed_texts_stay_apart(both):
     apart = torch.cat([layer(x[:, :5]), layer(x[:, 5:])], 1)
     torch.testing.assert_close(layer(x, cu_seq_lens_q=starts), apart)
     torch.testing.assert_close(layer(x, cu_seq_lens_q=starts, seq_idx=torch.tensor([[0] * 5 + [1] * 7])), apart)
+    torch.testing.assert_close(layer(x, seq_idx=torch.tensor([[0] * 5 + [1] * 7])), apart)
+    with pytest.raises(ValueError, match=r"seq_idx and cu_seq_lens_q of the same texts; .*\[0, 4, 12\] and at \[0, 5, 12\]"):
+        layer(x, cu_seq_lens_q=starts, seq_idx=torch.tensor([[0] * 4 + [1] * 8]))
     assert (layer(x) - apart).abs().max() > 1e-3
     both(False)
     with pytest.raises(ValueError, match="packed"):
         layer(x, cu_seq_lens_q=starts)
+
+
+def test_calls_as_transformers_makes_none_but_takes(both):
+    """Arguments that its functions pass over, several dtypes, and a state shorter than the convolution."""
+    from transformers.models.qwen3_next import modeling_qwen3_next as qwen
+
+    def results():
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(1, 5, 2, 4) for _ in range(3))
+        g, beta, state = -torch.rand(1, 5, 2), torch.rand(1, 5, 2), torch.zeros(1, 3, 2)
+        mixed = qwen.torch_chunk_gated_delta_rule(q.bfloat16(), k, v, g, beta)[0]
+        step = qwen.torch_recurrent_gated_delta_rule(q, k, v, g, beta, None, False, chunk_size=32)[0]
+        return mixed, step, qwen.causal_conv1d_update(torch.randn(1, 3, 2), state, torch.randn(3, 4), None, "silu")
+
+    want = results()
+    both()
+    for got, expected in zip(results(), want):
+        assert got.dtype == expected.dtype
+        torch.testing.assert_close(got, expected)
 
 
 def test_what_is_not_ours_stays_theirs(both):
