@@ -44,6 +44,14 @@ def integer(value: Any, op: str, what: str) -> int:
         raise TypeError(f"[{op}] expected {what} as an integer; found {type(value).__name__}") from None
 
 
+def flag(value: Any, op: str, what: str) -> bool:
+    """True or False, and nothing else that counts as one of them."""
+    if isinstance(value, bool):
+        return value
+    hint = "; convert it with bool()" if type(value).__module__ in ("numpy", "torch") else ""
+    raise TypeError(f"[{op}] expected {what} as True or False; found {type(value).__name__}{hint}")
+
+
 def probability(value: Any, op: str, what: str) -> float:
     """A number from 0 to 1, of any kind that has a float's value."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, framework, int64, take
+from attn._arguments import DLPACK, TORCH, flag, framework, int64, take, without_gradient
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -76,11 +76,17 @@ def linear_attention(
             query, key, value, rule=rule, decay=decay, beta=beta, scale=scale, initial_state=initial_state, heads=heads,
             lengths=lengths, cu_seqlens=cu_seqlens, return_state=return_state,
         )  # fmt: skip
-    rows = int64(lengths, "lengths", "linear_attention"), int64(cu_seqlens, "cu_seqlens", "linear_attention")
-    inputs = (query, key, value, decay, beta, initial_state, *rows)
+    op = "linear_attention"
+    rows = int64(lengths, "lengths", op), int64(cu_seqlens, "cu_seqlens", op)
+    inputs = (*(_followed_by_none(each, op, "query") for each in (query, key, value, decay, beta, initial_state)), *rows)
+    both = flag(return_state, op, "return_state")
     found: Any = _attn.linear_attention(inputs, rule, scale, heads, kind)
     output, state = (take(each, query) for each in found) if kind == DLPACK else found
-    return (output, state) if return_state else output
+    return (output, state) if both else output
+
+
+def _followed_by_none(array: Any, op: str, first: str) -> Any:
+    return without_gradient(array, op, f"pass a {first} of PyTorch, or .detach()")
 
 
 def causal_convolution(
@@ -110,7 +116,9 @@ def causal_convolution(
         return of_torch(
             x, weight, bias, silu=silu, initial_state=initial_state, cu_seqlens=cu_seqlens, return_state=return_state
         )
-    inputs = (x, weight, bias, initial_state, int64(cu_seqlens, "cu_seqlens", "causal_convolution"))
-    found: Any = _attn.causal_convolution(inputs, silu, kind)
+    op = "causal_convolution"
+    given = (_followed_by_none(each, op, "first array") for each in (x, weight, bias, initial_state))
+    both = flag(return_state, op, "return_state")
+    found: Any = _attn.causal_convolution((*given, int64(cu_seqlens, "cu_seqlens", op)), silu, kind)
     output, state = (take(each, x) for each in found) if kind == DLPACK else found
-    return (output, state) if return_state else output
+    return (output, state) if both else output

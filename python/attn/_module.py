@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, framework, named, stream_of, take
+from attn._arguments import DLPACK, TORCH, flag, framework, named, stream_of, take, without_gradient
 from attn._random import default_generator
 from attn.words import WORD_SIZE, embed_words
 
@@ -93,6 +93,7 @@ class Module:
         Args:
             d_output: the gradient of the output, of its shape.
         """
+        without_gradient(d_output, "backward", "gradients of gradients are not there; pass .detach()")
         kind = framework(d_output)
         dx, d_source = self._layer.backward(d_output, kind)
         if kind == DLPACK:
@@ -123,7 +124,7 @@ class Module:
 
     def train(self, mode: bool = True) -> Module:
         """Dropout acts in train mode only."""
-        self.training = mode
+        self.training = flag(mode, "train", "mode")
         self._layer.train(mode)
         return self
 

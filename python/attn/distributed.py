@@ -10,7 +10,7 @@ Each rank gives its rows of the queries, keys and values, and gets its rows of t
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import DLPACK, NUMPY, TORCH, dtype_name, framework, take
+from attn._arguments import DLPACK, NUMPY, TORCH, dtype_name, flag, framework, take
 from attn._layout import Layout
 from attn._options import NOT_OF_RANKS, given
 from attn._ranks import ranks_of, refuse
@@ -171,6 +171,7 @@ def _call(
     ranks: Ranks, inputs: Any, grouped: bool, layouts: Any, options: dict[str, Any], return_lse: bool, decodes: bool
 ) -> Any:
     try:
+        both = flag(return_lse, "distributed attention", "return_lse")
         kind = framework(inputs[0])
         _check_heads(inputs[0], inputs[1], grouped)
         scheme, layout, key_layout = layouts
@@ -199,7 +200,7 @@ def _call(
         output, lse = call(ranks, tensors, made, scheme, *runs, decodes, kind)
         if kind == DLPACK:
             output, lse = take(output, inputs[0]), take(lse, inputs[0])
-    return (output, lse) if return_lse else output
+    return (output, lse) if both else output
 
 
 def _check_heads(query: Any, key: Any, grouped: bool) -> None:

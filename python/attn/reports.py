@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import integer
+from attn._arguments import flag, integer
 from attn._module_input import module_and_input, refuse
 from attn._pictures import read_by, steps_of, words_of
 from attn.encoders import Encoder
@@ -94,6 +94,7 @@ def report(
         TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
     item = integer(item, "report", "item")
+    live, checkpoints = flag(live, "report", "live"), flag(checkpoints, "report", "checkpoints")
     if live and title:
         refuse("report", "the text as the title of a page that computes", "title")
     if checkpoints and not (live and isinstance(what, LanguageModel)):
@@ -104,10 +105,10 @@ def report(
             refuse("report", "a text alone beside live=True", "tokens" if isinstance(x, str) else type(x).__name__)
         ids, words = read_by("report", what, x, source if tokenizer is None else tokenizer, item)
         rows, columns = words_of("report", tokens, key_tokens, None, None)
-        of_it = ids, rows or words, columns, title, layer, head, bool(live)
+        of_it = ids, rows or words, columns, title, layer, head, live
         if isinstance(what, Encoder):
             return Report(what._encoder.page(*of_it))
-        return Report(what._model.page(*of_it, bool(checkpoints)))
+        return Report(what._model.page(*of_it, checkpoints))
     module, inputs, second = module_and_input("report", what, x, source)
     labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:
@@ -119,4 +120,4 @@ def report(
         return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))
     if layer not in (None, 0):
         refuse("report", "layer 0 of a module, which is one layer", str(layer))
-    return Report(module._layer.page(inputs, second, *labels, title, item, head, bool(live)))
+    return Report(module._layer.page(inputs, second, *labels, title, item, head, live))

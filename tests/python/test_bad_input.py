@@ -268,6 +268,8 @@ def test_whole_numbers_are_told_how_to_become_floating(call):
     (lambda: CACHE.keys(None), r"\[KVCache\] expected item as an integer; found NoneType"),
     (lambda: attn.rotary_frequencies({}, 3), r"\[rotary_frequencies\] expected layer_type as a string; found int"),
     (lambda: MODULE(None), r"\[module\] expected x as an array .*; found NoneType"),
+    (lambda: MODULE.train("no"), r"\[train\] expected mode as True or False; found str"),
+    (lambda: attn.report(MODULE, X, live="no"), r"\[report\] expected live as True or False; found str"),
     (lambda: MODULE.backward(None), r"\[module\] expected the output's gradient as an array .*; found NoneType"),
     (lambda: MODULE.train("no"), r"\[train\] expected mode as True or False; found str"),
     (lambda: MODULE.load_state_dict(3), r"\[load_state_dict\] expected state as a dict of .*; found int"),

@@ -189,6 +189,67 @@ def test_modes(torch):
         attn.torch.linear_attention(q, k.numpy(), v)
 
 
+def test_a_numpy_array_that_changed_is_of_the_first_pass(torch):
+    """Its numbers are copied, since no counter of autograd would tell that they are others at the gradient."""
+    import attn.torch
+
+    q = torch.randn(1, 1, 5, 2, requires_grad=True)
+    k, softmax = torch.randn(1, 1, 5, 2), attn.torch.scaled_dot_product_attention
+    for call, array, other in [
+        (lambda n: attn.torch.linear_attention(q, k, k, lengths=n), np.array([3]), 1),
+        (lambda n: attn.torch.linear_attention(q, k, k, cu_seqlens=n), np.array([0, 2, 5]), [0, 1, 5]),
+        (lambda n: attn.torch.linear_attention(q, k, k, decay=n), -np.ones((1, 1, 5), np.float32), 0),
+        (lambda n: softmax(q, k, k, key_lengths=n), np.array([3]), 1),
+    ]:
+        output = call(array)
+        first, = torch.autograd.grad(output.sum(), q, retain_graph=True)
+        array[:] = other
+        again, = torch.autograd.grad(output.sum(), q)
+        assert torch.equal(first, again) and not torch.equal(first, torch.autograd.grad(call(array).sum(), q)[0])
+
+
+def test_what_would_lose_a_gradient_is_refused(torch):
+    followed = torch.randn(1, 1, 3, 4, requires_grad=True)
+    q, gate = np.ones((1, 1, 3, 4), np.float32), torch.zeros(1, 1, 3, requires_grad=True)
+    for call in [
+        lambda: attn.linear_attention(q, followed, q),
+        lambda: attn.linear_attention(q, q, q, decay=gate),
+        lambda: attn.causal_convolution(q[0], torch.randn(4, 3, requires_grad=True)),
+    ]:
+        with pytest.raises(ValueError, match="an array that autograd does not follow"):
+            call()
+    module = attn.GatedDeltaNet(4, 4, 2)
+    module(q[0])
+    with pytest.raises(ValueError, match="gradients of gradients"):
+        module.backward(followed[0])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+def test_what_the_delta_rule_of_transformers_is_not_given(torch):
+    from attn.torch import causal_convolution, gated_delta_rule, linear_attention
+
+    x, heads = torch.randn(1, 3, 2, 4), torch.randn(1, 2, 3, 4)
+    for call, error, words in [
+        (lambda: gated_delta_rule(x.long(), x, x, use_qk_l2norm_in_kernel=True), TypeError, "one floating dtype"),
+        (lambda: gated_delta_rule(x, x, x.double(), use_qk_l2norm_in_kernel=True), TypeError, "one floating dtype"),
+        (lambda: gated_delta_rule(x.numpy(), x, x), TypeError, "torch.Tensor; found ndarray"),
+        (lambda: gated_delta_rule(None, x, x), TypeError, "found None"),
+        (lambda: gated_delta_rule(x[0], x[0], x[0]), ValueError, r"query \(b, t, hq, d_k\).*found \(3, 2, 4\)"),
+        (lambda: gated_delta_rule(x, x, x, torch.zeros(1, 3)), ValueError, r"g \(b, t, hv\) or .*found \(1, 3\)"),
+        (lambda: gated_delta_rule(x, x, x, beta=x), ValueError, r"beta \(b, t, hv\); found"),
+        (lambda: gated_delta_rule(x, x, x, output_final_state="no"), TypeError, "True or False; found str"),
+        (lambda: linear_attention(heads, heads, heads, return_state=1), TypeError, "True or False; found int"),
+        (lambda: attn.linear_attention(*[heads.numpy()] * 3, return_state="no"), TypeError, "True or False; found str"),
+        (lambda: causal_convolution(heads[0], torch.randn(4, 3), return_state="no"), TypeError, "True or False"),
+        (lambda: linear_attention(heads.to_sparse(), heads, heads), NotImplementedError, "to_dense"),
+        (lambda: linear_attention(torch.nested.nested_tensor([heads[0]]), heads, heads), NotImplementedError, "nested"),
+    ]:
+        with pytest.raises(error, match=words):
+            call()
+    gate = np.full((1, 3, 2), -0.5, np.float32)  # of another framework, as decay is taken
+    torch.testing.assert_close(gated_delta_rule(x, x, x, gate)[0], gated_delta_rule(x, x, x, torch.from_numpy(gate))[0])
+
+
 def test_a_tensor_that_changed_is_an_error(torch):
     given = tensors(torch, torch.float32)
     output = attn.torch.linear_attention(**given, rule="delta")

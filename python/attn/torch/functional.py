@@ -9,7 +9,7 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, asked_for, rows_of
+from attn._arguments import TORCH, asked_for, flag, rows_of
 from attn._options import given, typed
 from attn.torch import modes, operator
 
@@ -58,14 +58,15 @@ def scaled_dot_product_attention(
         tensors.append(made[name])
     if traced or not modes.direct(tensors):
         _are_tensors(inputs)
-        for name, flag in (("enable_gqa", enable_gqa), ("is_causal", is_causal)):
-            if not isinstance(flag, (bool, torch.SymBool)):
-                raise TypeError(f"[{_OP}] expected {name} as a bool; found {type(flag).__name__}")
+        for name, told in (("enable_gqa", enable_gqa), ("is_causal", is_causal)):
+            if not isinstance(told, (bool, torch.SymBool)):
+                raise TypeError(f"[{_OP}] expected {name} as a bool; found {type(told).__name__}")
         modes.refuse_gradient(made.get("alibi_slopes"))
         if return_weights is not False:
             raise NotImplementedError(_NO_WEIGHTS)
+        both = return_lse if traced else flag(return_lse, _OP, "return_lse")
         output, lse = _with_gradients(inputs, enable_gqa, made, options.get("score_function"), traced)
-        return (output, lse) if return_lse else output
+        return (output, lse) if both else output
     weights, bare = rows_of(return_weights), operator.bare(inputs)
     result = _attn.forward(bare, operator.options(made), enable_gqa, return_lse, weights, TORCH)
     return asked_for(result, query, TORCH, return_lse, weights)
@@ -75,7 +76,7 @@ def _tensor(values: Any, what: str) -> Tensor | None:
     if values is None or isinstance(values, Tensor):
         return values
     try:
-        return torch.as_tensor(values)
+        return torch.as_tensor(values).clone()  # which keeps its numbers until the gradient asks for them
     except (TypeError, ValueError, RuntimeError):
         found = type(values).__name__
         raise TypeError(f"[scaled_dot_product_attention] expected {what} as torch.Tensor; found {found}") from None

@@ -9,7 +9,7 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, int64
+from attn._arguments import TORCH, flag, int64
 from attn.torch import modes, operator
 
 
@@ -101,13 +101,25 @@ class Gradient(torch.autograd.Function):
 def _call(kernel: str, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """A break in a graph of torch.compile."""
     modes.refuse_tracing(kernel)
-    for tensor in tensors:
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"[{kernel}] expected torch.Tensor; found {type(tensor).__name__}")
+    _are_dense(kernel, tensors)
     if modes.direct(tensors):
         return KERNELS[kernel].forward(tensors, options)
     call: Any = Recurrence.apply
     return call(kernel, options, *tensors)
+
+
+def _are_dense(op: str, tensors: tuple[Any, ...]) -> None:
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"[{op}] expected torch.Tensor; found {type(tensor).__name__}")
+        if tensor.is_nested:
+            raise NotImplementedError(
+                f"[{op}] expected no nested tensors; found one; put the sequences one after the other, with cu_seqlens"
+            )
+        if tensor.layout != torch.strided:
+            raise NotImplementedError(f"[{op}] expected dense tensors; found {tensor.layout}; convert it with .to_dense()")
 
 
 def _integers(values: Any, what: str, op: str) -> Any:
@@ -117,11 +129,12 @@ def _integers(values: Any, what: str, op: str) -> Any:
         if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
             raise TypeError(f"[{op}] expected {what} as integers; found dtype {values.dtype}")
         return values.to(torch.int64)
-    return torch.as_tensor(int64(values, what, op))
+    return torch.as_tensor(int64(values, what, op)).clone()
 
 
 def _tensor(values: Any) -> Any:
-    return values if values is None or isinstance(values, Tensor) else torch.as_tensor(values)
+    """A tensor of its own of another array's numbers, which may be others by the time that the gradient asks for them."""
+    return values if values is None or isinstance(values, Tensor) else torch.as_tensor(values).clone()
 
 
 def _lowered(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -149,8 +162,9 @@ def linear_attention(
     modes.refuse_tensor(op, scale=scale)
     tensors = (*_lowered((query, key, value)), *(_tensor(x) for x in (decay, beta, initial_state)),
                _integers(lengths, "lengths", op), _integers(cu_seqlens, "cu_seqlens", op))  # fmt: skip
+    both = flag(return_state, op, "return_state")
     output, state = _call(op, tensors, (rule, scale, heads))
-    return (output, state) if return_state else output
+    return (output, state) if both else output
 
 
 def gated_delta_rule(
@@ -161,7 +175,7 @@ def gated_delta_rule(
     """The delta rule with tokens before heads, and the arguments that flash-linear-attention and transformers use.
 
     Args:
-        query: (b, t, hk, d_k).
+        query: (b, t, hq, d_k); hq divides hv, or is a multiple of it.
         key: (b, t, hk, d_k).
         value: (b, t, hv, d_v); hk divides hv, and neighbours share a key.
         g: (b, t, hv), the logarithm of what the state keeps, or (b, t, hv, d_k), as Kimi Delta Attention has it.
@@ -173,10 +187,14 @@ def gated_delta_rule(
         cu_seqlens: (n + 1) integers, 0 first: sequences one after the other in the one batch item.
 
     Returns:
-        output (b, t, hv, d_v) of query's dtype, and the state (n, hv, d_k, d_v) in float32.
+        output (b, t, max(hq, hv), d_v) of query's dtype, and the state (n, hv, d_k, d_v) in float32.
     """
+    op = "gated_delta_rule"
+    final, unit = flag(output_final_state, op, "output_final_state"), flag(use_qk_l2norm_in_kernel, op, "use_qk_l2norm_in_kernel")
+    g, beta = _tensor(g), _tensor(beta)
+    _are_tokens_before_heads(op, query, key, value, g, beta)
     dtype = query.dtype
-    if use_qk_l2norm_in_kernel:
+    if unit:
         query, key = _unit(query), _unit(key)
         value = value.to(query.dtype)
     decay, strength = (None if x is None else x.transpose(1, 2) for x in (g, beta))
@@ -184,7 +202,25 @@ def gated_delta_rule(
         query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), rule="delta", decay=decay, beta=strength,
         scale=scale, initial_state=initial_state, cu_seqlens=cu_seqlens, return_state=True,
     )  # fmt: skip
-    return output.transpose(1, 2).to(dtype), state if output_final_state else None
+    return output.transpose(1, 2).to(dtype), state if final else None
+
+
+def _are_tokens_before_heads(op: str, query: Any, key: Any, value: Any, g: Any, beta: Any) -> None:
+    """What the turned tensors could not be told by."""
+    if query is None or key is None or value is None:
+        raise TypeError(f"[{op}] expected query, key and value; found None")
+    _are_dense(op, (query, key, value, g, beta))
+    ranks = query.dim(), key.dim(), value.dim()
+    if ranks != (4, 4, 4):
+        found = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
+        raise ValueError(f"[{op}] expected query (b, t, hq, d_k), key (b, t, hk, d_k), value (b, t, hv, d_v); found {found}")
+    for name, x, wanted in (("g", g, (3, 4)), ("beta", beta, (3,))):
+        if x is not None and x.dim() not in wanted:
+            last = " or (b, t, hv, d_k)" if 4 in wanted else ""
+            raise ValueError(f"[{op}] expected {name} (b, t, hv){last}; found {tuple(x.shape)}")
+    dtypes = [x.dtype for x in (query, key, value)]
+    if len(set(dtypes)) > 1 or not query.dtype.is_floating_point:
+        raise TypeError(f"[{op}] expected query, key and value of one floating dtype; found {dtypes}")
 
 
 def _unit(x: Tensor) -> Tensor:
@@ -208,5 +244,6 @@ def causal_convolution(
             return_state=return_state,
         )  # fmt: skip
     op = "causal_convolution"
+    both = flag(return_state, op, "return_state")
     output, state = _call(op, (*_lowered(given), _integers(cu_seqlens, "cu_seqlens", op)), (silu,))
-    return (output, state) if return_state else output
+    return (output, state) if both else output
