@@ -155,7 +155,8 @@ Tensor Generator::randint(std::int64_t low, std::int64_t high, const Shape& shap
   Tensor result = Tensor::empty(shape, DType::i64);
   auto* out = result.data<std::int64_t>();
   for (std::int64_t i = 0; i < result.numel(); ++i) {
-    const std::uint64_t u = range < (std::uint64_t{1} << 32) ? next_u32() : next_u64();
+    // From 2^28 on the remainder of 32 bits would be skewed by 6 % and more (ATen/native/cpu/DistributionTemplates.h).
+    const std::uint64_t u = range < (std::uint64_t{1} << 28) ? next_u32() : next_u64();
     out[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + u % range);
   }
   return result;

@@ -150,11 +150,18 @@ TEST(Randint, IsTheWordModuloTheRange) {
     const std::uint64_t expected = (std::uint64_t{1} << 63) + wide_words.next_u64() % UINT64_MAX;
     EXPECT_EQ(y.data<std::int64_t>()[i], static_cast<std::int64_t>(expected));
   }
-  // A range of 2^32 takes two words, as in PyTorch: torch.manual_seed(5); torch.randint(0, 2**32, (3,)).
-  const Tensor drawn = Generator(5).randint(0, std::int64_t{1} << 32, {3});
-  EXPECT_EQ(drawn.at({0}), 236996814);
-  EXPECT_EQ(drawn.at({1}), 3570525885);
-  EXPECT_EQ(drawn.at({2}), 1562238070);
+  // A range takes two words from 2^28 on, as in PyTorch 2.15: torch.manual_seed(5); torch.randint(low, high, (3,)).
+  struct Drawn {
+    std::int64_t low, high;
+    std::vector<double> expected;
+  };
+  for (const auto& [low, high, expected] :
+       {Drawn{0, (1 << 28) - 1, {148147046, 236996814, 250105852}}, Drawn{0, 1 << 28, {236996814, 80864957, 220060790}},
+        Drawn{-(1 << 30), 1 << 30, {-836745010, 349300413, 488496246}},
+        Drawn{0, (std::int64_t{1} << 32) - 1, {1190450225, 3015325357, 2450090076}},
+        Drawn{0, std::int64_t{1} << 32, {236996814, 3570525885, 1562238070}}}) {
+    EXPECT_EQ(values(Generator(5).randint(low, high, {3})), expected) << low << ' ' << high;
+  }
   expect_error(Kind::argument, {"low < high", "4 and 4"}, [&] { rng.randint(4, 4, {1}); });
 }
 
