@@ -310,10 +310,7 @@ Module::Gradient AttentionLayer::backward(const Tensor& dz) {
   const Saved& s = *saved_;
   const auto& [q, k, v, gate] = s.heads;
   const Tensor dz3 = batched(dz);
-  const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
-  if (!(dz3.shape() == shape)) {
-    throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + shape.str(), dz.shape().str());
-  }
+  require_gradient(kOp, dz3, {s.x.size(0), s.x.size(1), config_.d_out}, s.merged.dtype());
   // z = out(merged)
   Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.merged, s.merged.dtype()) : dz3, d_gate;
   if (gate.defined()) {  // merged = σ(gate) · merge_heads(context)

@@ -303,10 +303,7 @@ Module::Gradient LatentAttention::backward(const Tensor& dz) {
   const Saved& s = *saved_;
   const auto& [q, k, v] = s.heads;
   const Tensor dz3 = in_batch(dz);
-  const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
-  if (!(dz3.shape() == shape)) {
-    throw Error(Error::Kind::shape, kLatent, "dz of the output's shape " + shape.str(), dz.shape().str());
-  }
+  require_gradient(kLatent, dz3, {s.x.size(0), s.x.size(1), config_.d_out}, s.merged.dtype());
   // z = out(merge_heads(attention(q, k, v)))
   const Tensor d_merged = linear_backward(*out_, dz3, s.merged, s.merged.dtype());
   const auto grad = attention_backward(ref::split_heads(d_merged, config_.num_heads), q, k, v, s.options, s.attention);

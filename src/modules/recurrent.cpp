@@ -387,9 +387,7 @@ Module::Gradient RecurrentLayer::backward(const Tensor& dz) {
   require_forward(kRecurrentOp, saved_ != nullptr);
   Saved& s = *saved_;
   const Tensor dz3 = dz.rank() == 3 ? dz : dz.unsqueeze(0);
-  const Shape shape{s.x.size(0), s.x.size(1), out_ ? config_.d_out : sizes_.values()};
-  if (!(dz3.shape() == shape))
-    throw Error(Error::Kind::shape, kRecurrentOp, "dz of the output's shape " + shape.str(), dz.shape().str());
+  require_gradient(kRecurrentOp, dz3, {s.x.size(0), s.x.size(1), out_ ? config_.d_out : sizes_.values()});
   // z = out_proj(joined_heads)
   Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.joined_heads, DType::f32) : dz3.contiguous(), dx;
   const Shape rows{-1, sizes_.value_dim}, joined = s.joined_heads.shape();

@@ -49,9 +49,10 @@ Tensor SelfAttentionV1::forward(const Tensor& x, Trace* trace) {
 
 Module::Gradient SelfAttentionV1::backward(const Tensor& dz) {
   require_forward("SelfAttentionV1", x_.defined());
-  const Tensor dz4 = (dz.rank() == 3 ? dz : dz.unsqueeze(0)).unsqueeze(1);
+  const Tensor dz3 = dz.rank() == 3 ? dz : dz.unsqueeze(0);
+  require_gradient("SelfAttentionV1", dz3, {x_.size(0), x_.size(1), W_value.value.size(1)});
   // z = attention(q, k, v)
-  const AttentionGradient grad = attention_backward(dz4, q_, k_, v_);
+  const AttentionGradient grad = attention_backward(dz3.unsqueeze(1), q_, k_, v_);
   Tensor dx;
   const auto back = [&](const Tensor& dy, Parameter& w) {
     // y = x · W

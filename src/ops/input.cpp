@@ -6,6 +6,13 @@
 
 namespace attn {
 
+void require_gradient(const char* op, const Tensor& dz, const Shape& shape, DType stored) {
+  if (!(dz.shape() == shape))
+    throw Error(Error::Kind::shape, op, "dz of the output's shape " + shape.str(), dz.shape().str());
+  if (dz.dtype() != DType::f32 && dz.dtype() != stored)
+    throw Error(Error::Kind::dtype, op, "dz of dtype float32", name(dz.dtype()), "convert it to float32");
+}
+
 void accumulate(Parameter& parameter, const Tensor& grad) {
   if (!parameter.requires_grad) return;
   if (!parameter.grad.defined()) {

@@ -46,6 +46,9 @@ inline void require_forward(const char* op, bool done) {
   if (!done) throw Error(Error::Kind::argument, op, "forward() before backward()", "no forward pass");
 }
 
+// dz, with its batch: of the output's shape, float32 or as the output is stored.
+void require_gradient(const char* op, const Tensor& dz, const Shape& shape, DType stored = DType::f32);
+
 // parameter.grad += grad, where it requires one; grad may be undefined where it does not.
 void accumulate(Parameter& parameter, const Tensor& grad);
 
