@@ -20,6 +20,11 @@ namespace attn {
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  Tensor(Tensor&& from) noexcept;  // which holds nothing afterwards
+  Tensor& operator=(Tensor&& from) noexcept;
+  ~Tensor() = default;
 
   // New storage, aligned to 64 bytes. Throws Error (shape) for a negative or
   // overflowing size, std::bad_alloc when there is no memory.
@@ -76,7 +81,7 @@ class Tensor {
   Tensor contiguous() const;  // itself when it is contiguous already
   Tensor clone() const;       // always a new, contiguous one
   Tensor to(DType dtype) const;
-  void copy_from(const Tensor& source) const;  // same shape; converts the dtype
+  void copy_from(const Tensor& source) const;  // same shape; converts the dtype; may overlap
   void fill(double value) const;
 
  private:

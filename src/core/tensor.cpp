@@ -77,6 +77,19 @@ Error shape_error(const char* op, const std::string& expected, const std::string
 
 }  // namespace
 
+Tensor::Tensor(Tensor&& from) noexcept { *this = std::move(from); }
+
+Tensor& Tensor::operator=(Tensor&& from) noexcept {
+  if (this == &from) return *this;
+  storage_ = std::move(from.storage_);
+  data_ = std::exchange(from.data_, nullptr);
+  shape_ = std::exchange(from.shape_, {});
+  strides_ = std::exchange(from.strides_, {});
+  numel_ = std::exchange(from.numel_, 0);
+  dtype_ = std::exchange(from.dtype_, DType::f32);
+  return *this;
+}
+
 Tensor Tensor::empty(const Shape& shape, DType dtype) {
   auto storage = allocate(shape, dtype);
   void* data = storage.get();
@@ -299,6 +312,9 @@ void Tensor::copy_from(const Tensor& source) const {
   source.require_defined("copy_from");
   if (!(source.shape_ == shape_)) throw shape_error("copy_from", "a source of " + shape_.str(), source.shape_.str());
   if (numel_ == 0) return;
+  const bool same = data_ == source.data_ && strides_ == source.strides_ && dtype_ == source.dtype_;
+  // Of views of one storage an element may be written before it is read.
+  if (storage_ && storage_ == source.storage_ && !same) return copy_from(source.clone());
   const CopyRow copy = copy_row(dtype_, source.dtype_);
   auto* out = static_cast<std::byte*>(data_);
   const auto* in = static_cast<const std::byte*>(source.data_);

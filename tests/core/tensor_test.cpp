@@ -32,6 +32,33 @@ TEST(Tensor, DefaultHoldsNothingAndSaysSo) {
   EXPECT_THROW(none.copy_from(Tensor::ones({}, DType::f64)), Error);
 }
 
+// What is left of a tensor that was moved holds nothing, in place of memory that another one frees.
+TEST(Tensor, MovedFromHoldsNothing) {
+  Tensor from = counted({2, 3});
+  Tensor to = std::move(from);
+  EXPECT_FALSE(from.defined());
+  EXPECT_EQ(from.rank(), 0u);
+  EXPECT_EQ(from.numel(), 0);
+  EXPECT_THROW((void)from.clone(), Error);
+  from = std::move(to);
+  EXPECT_FALSE(to.defined());
+  EXPECT_EQ(values(from), list({0, 1, 2, 3, 4, 5}));
+  Tensor& itself = from;
+  from = std::move(itself);
+  EXPECT_EQ(values(from), list({0, 1, 2, 3, 4, 5}));
+}
+
+TEST(Tensor, ViewsOfOneStorageMayOverlapInACopy) {
+  Tensor x = counted({6});
+  x.slice(0, 1, 6).copy_from(x.slice(0, 0, 5));
+  EXPECT_EQ(values(x), list({0, 0, 1, 2, 3, 4}));
+  x.slice(0, 0, 5).copy_from(x.slice(0, 1, 6));
+  EXPECT_EQ(values(x), list({0, 1, 2, 3, 4, 4}));
+  Tensor square = counted({3, 3});
+  square.copy_from(square.transpose(0, 1));
+  EXPECT_EQ(values(square), list({0, 3, 6, 1, 4, 7, 2, 5, 8}));
+}
+
 TEST(Tensor, FactoriesFillAndAlign) {
   EXPECT_EQ(values(Tensor::zeros({2, 2})), list({0, 0, 0, 0}));
   EXPECT_EQ(values(Tensor::ones({3}, DType::i8)), list({1, 1, 1}));
