@@ -58,6 +58,8 @@ struct GgufTensor {
   GgufType type = GgufType::f32;
   std::uint64_t begin = 0, bytes = 0;  // in the file
   std::size_t part = 0;                // which of a model's files that is
+
+  friend bool operator==(const GgufTensor&, const GgufTensor&) = default;
 };
 
 // Whether a file begins as GGUF does. It is false, too, for a file that cannot be read, and for "-".
@@ -77,12 +79,14 @@ class Gguf {
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }  // in the file's order
   const GgufTensor* find(std::string_view name) const noexcept;                 // null where there is none
 
-  // A tensor's elements, as float32 or, rounded, as bfloat16 or float16. Throws Error (argument) for another dtype.
+  // A tensor's elements, as float32 or, rounded, as bfloat16 or float16. Throws Error (argument) for another dtype, and
+  // for a tensor that is none of tensors().
   Tensor load(const GgufTensor& tensor, DType dtype = DType::f32) const;
 
   // Rows [first, last) of a matrix that is quantised, as its blocks: exactly its elements. Row i is row_of(i) of the
   // file where that is given. Threads read and arrange the rows, with a row's memory each beside the result. Null for
-  // another tensor, and for MXFP4 with scales that float16 does not hold.
+  // another tensor, and for MXFP4 with scales that float16 does not hold. Throws Error (argument) for a row that is
+  // not there, and for a tensor that is none of tensors().
   using RowOf = std::function<std::int64_t(std::int64_t)>;
   std::shared_ptr<const QuantizedMatrix> load_blocks(const GgufTensor& tensor, std::int64_t first, std::int64_t last,
                                                      const RowOf& row_of = {}) const;
@@ -93,6 +97,7 @@ class Gguf {
   explicit Gguf(std::shared_ptr<const Source> source);
   std::int64_t parts() const;
   void add_parts(const std::filesystem::path& first);
+  void require_own(const GgufTensor& tensor) const;
 
   std::vector<std::shared_ptr<const Source>> sources_;
   std::map<std::string, GgufValue, std::less<>> metadata_;

@@ -1,5 +1,5 @@
-// Matrices that stay quantised, in blocks: each element of a row is a code of four, six or eight bits, and elements side
-// by side share a scale.
+// Matrices that stay quantised, in blocks: each element of a row is a code of four, six or eight bits, and elements
+// side by side share a scale.
 #pragma once
 
 #include <array>
@@ -48,9 +48,9 @@ class QuantizedMatrix {
   // Elements [run · form.shared(), …) of a row become these. Threads may set different rows of any group at once, where
   // no two of them set the same row. Returns false, and sets nothing of use, where float16 does not hold the scales.
   bool set(std::int64_t row, std::int64_t run, const BlockRun& from) noexcept;
-  // A row as float32: the numbers that its blocks stand for, exactly.
+  // A row, which is one of them, as float32: the numbers that its blocks stand for, exactly.
   void read(std::int64_t row, float* out) const noexcept;
-  // Rows [first, last), contiguous.
+  // Rows [first, last), contiguous. Throws Error (argument) where they are not there.
   Tensor read(std::int64_t first, std::int64_t last) const;
 
   // By groups of rows, of equal size.

@@ -174,6 +174,10 @@ void QuantizedMatrix::read(std::int64_t row, float* out) const noexcept {
 }
 
 Tensor QuantizedMatrix::read(std::int64_t first, std::int64_t last) const {
+  if (first < 0 || first > last || last > rows_) {
+    throw Error(Error::Kind::argument, "QuantizedMatrix", "rows of " + std::to_string(rows_),
+                "rows from " + std::to_string(first) + " to " + std::to_string(last));
+  }
   const Tensor all = Tensor::empty({last - first, width_});
   parallel_for(last - first, 0, static_cast<double>(8 * all.numel()),
                [&](std::int64_t i, void*) { read(first + i, all.data<float>() + i * width_); });

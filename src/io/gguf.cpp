@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -147,7 +148,16 @@ const GgufTensor* Gguf::find(std::string_view name) const noexcept {
   return found == tensors_.end() ? nullptr : &*found;
 }
 
+void Gguf::require_own(const GgufTensor& tensor) const {
+  const std::less<> before;
+  if (!before(&tensor, tensors_.data()) && before(&tensor, tensors_.data() + tensors_.size())) return;
+  const GgufTensor* const own = find(tensor.name);  // a copy of one is as good
+  if (own && *own == tensor) return;
+  throw Error(Error::Kind::argument, kOp, "a tensor of this file", in_quotes(tensor.name));
+}
+
 Tensor Gguf::load(const GgufTensor& tensor, DType dtype) const {
+  require_own(tensor);
   if (!is_floating(dtype) || dtype == DType::f64) {
     throw Error(Error::Kind::argument, kOp, "float32, bfloat16 or float16", attn::name(dtype));
   }
@@ -167,9 +177,15 @@ Tensor Gguf::load(const GgufTensor& tensor, DType dtype) const {
 
 std::shared_ptr<const QuantizedMatrix> Gguf::load_blocks(const GgufTensor& tensor, std::int64_t first,
                                                          std::int64_t last, const RowOf& row_of) const {
+  require_own(tensor);
   const GgufBlock& block = *gguf_block(static_cast<std::uint32_t>(tensor.type));
   if (!block.take || tensor.shape.size() != 2 || tensor.shape[1] == 0 || first >= last) return nullptr;
   const std::int64_t width = tensor.shape[1], runs = width / block.elements(), rows = last - first;
+  const auto require_row = [&](std::int64_t row) {
+    if (row >= 0 && row < tensor.shape[0]) return;
+    throw Error(Error::Kind::argument, kOp, "rows of " + tensor.shape.str(), "row " + std::to_string(row));
+  };
+  require_row(first), require_row(last - 1);
   const auto matrix = std::make_shared<QuantizedMatrix>(rows, width, block.form);
   const std::size_t row_bytes = static_cast<std::size_t>(runs) * block.bytes;
   std::atomic<bool> fits{true}, failed{false};
@@ -179,8 +195,10 @@ std::shared_ptr<const QuantizedMatrix> Gguf::load_blocks(const GgufTensor& tenso
     try {
       Buffer buffer;
       for (std::int64_t row = task * some; row < std::min(rows, (task + 1) * some); ++row) {
-        const auto from = static_cast<std::uint64_t>(row_of ? row_of(first + row) : first + row);
-        const Bytes bytes = sources_[tensor.part]->read(tensor.begin + from * row_bytes, row_bytes, buffer);
+        const std::int64_t from = row_of ? row_of(first + row) : first + row;
+        require_row(from);
+        const std::uint64_t begin = tensor.begin + static_cast<std::uint64_t>(from) * row_bytes;
+        const Bytes bytes = sources_[tensor.part]->read(begin, row_bytes, buffer);
         BlockRun taken;
         for (std::int64_t i = 0; i < runs; ++i) {
           block.take(bytes.data() + static_cast<std::size_t>(i) * block.bytes, taken);

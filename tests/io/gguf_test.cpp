@@ -60,6 +60,29 @@ TEST(Gguf, BlocksHaveTheNumbersThatTheyStandFor) {
   }
 }
 
+// Only the file's own tensors are read, or copies of them, and only rows that they have.
+TEST(Gguf, WhatIsNotInTheFileIsRefused) {
+  const auto refused = [](const std::string& found, const auto& f) {
+    expect_error(Error::Kind::argument, {found}, [&] { f(); });
+  };
+  const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
+  io::GgufTensor tensor = *file.find("Q4_1");
+  expect_same_bits(file.load(tensor), file.load(*file.find("Q4_1")), "a copy");
+  const auto blocks = file.load_blocks(tensor, 0, 3);
+  for (const auto& [first, last] : {std::pair{-1, 2}, {0, 4}, {3, 2}}) {
+    refused("rows from " + std::to_string(first), [&] { blocks->read(first, last); });
+  }
+  EXPECT_EQ(blocks->read(1, 1).shape(), (Shape{0, 512}));
+  refused("row -1", [&] { file.load_blocks(tensor, -1, 2); });
+  refused("row 3", [&] { file.load_blocks(tensor, 1, 4); });
+  refused("row 9", [&] { file.load_blocks(tensor, 0, 1, [](auto) { return 9; }); });
+  tensor.bytes *= 2;
+  refused("\"Q4_1\"", [&] { file.load(tensor); });
+  refused("\"Q4_1\"", [&] { file.load_blocks(tensor, 0, 1); });
+  tensor.name = "mine", tensor.part = 7;
+  refused("\"mine\"", [&] { file.load(tensor); });
+}
+
 TEST(Gguf, ValuesOfEveryKind) {
   const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
   const auto is = [&](const char* key, const io::GgufValue& value) {
