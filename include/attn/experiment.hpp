@@ -24,15 +24,22 @@ struct HeadAt {
   std::int64_t layer = 0, head = 0;  // both counted from 0
 };
 
-// Which keys a query of a layer sees: those up to its own where the layer is causal, so many where it has a window, and
+// Which keys a query of a head sees: those up to its own where the layer is causal, so many where it has a window, and
 // none that an edit hides.
 struct Seen {
   bool causal = true;
-  std::int64_t window = 0;  // 0 = all
-  std::vector<std::int64_t> hidden = {};
+  std::int64_t window = 0;                // 0 = all
+  std::optional<std::int64_t> head = {};  // none: what all heads of the layer see
+  struct Hidden {
+    std::int64_t key = 0;
+    std::optional<std::int64_t> head = {};  // from which it is hidden; none: from all
+  };
+  std::vector<Hidden> hidden = {};
+
   bool operator()(std::int64_t query, std::int64_t key) const {
-    return std::find(hidden.begin(), hidden.end(), key) == hidden.end() &&
-           (!causal || (key <= query && (window == 0 || query - key < window)));
+    const bool hides = std::ranges::any_of(
+        hidden, [&](const Hidden& h) { return h.key == key && (!h.head || !head || h.head == head); });
+    return !hides && (!causal || (key <= query && (window == 0 || query - key < window)));
   }
 };
 

@@ -32,9 +32,9 @@ Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
 
 Seen seen_in(const LanguageModelConfig& config, const Edits& edits, std::int64_t layer,
              std::optional<std::int64_t> head) {
-  Seen seen{config.causal, config.layers[static_cast<std::size_t>(layer)].window};
+  Seen seen{config.causal, config.layers[static_cast<std::size_t>(layer)].window, head};
   for (const Edit& e : edits) {
-    if (e.hides && e.layer == layer && (!e.head || e.head == head)) seen.hidden.push_back(*e.hides);
+    if (e.hides && e.layer == layer) seen.hidden.push_back({*e.hides, e.head});
   }
   return seen;
 }

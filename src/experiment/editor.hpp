@@ -12,10 +12,10 @@ namespace attn::experiment {
 
 inline constexpr const char* kOp = "experiment";
 
-// Where a trace of this model has the step "context" of a layer's attention, "output" of its block, …
 // What a head of a layer sees, or all of them, beside these edits.
 Seen seen_in(const LanguageModelConfig& config, const Edits& edits, std::int64_t layer,
              std::optional<std::int64_t> head);
+// Where a trace of this model has the step "context" of a layer's attention, "output" of its block, …
 std::string step_name(const LanguageModelConfig& config, Edit::Of of, std::int64_t layer, std::string_view step);
 
 // Keeps what comes by in a pass: steps by their whole names.

@@ -41,27 +41,40 @@ Tensor mean(const Tensor& x, const Seen&) {
   return y;
 }
 
-// (tq, tk), each row a query's: 1 / n on the n keys that it sees.
-Tensor uniform_weights(std::int64_t tq, std::int64_t tk, const Seen& seen) {
+// Weights (tq, tk) of one head.
+Tensor uniform_of_head(std::int64_t tq, std::int64_t tk, const Seen& seen) {
   const Tensor weights = Tensor::zeros({tq, tk});
   for (std::int64_t i = 0; i < tq; ++i) {
     float* row = weights.data<float>() + i * tk;
     for (std::int64_t j = 0; j < tk; ++j) row[j] = seen(i, j) ? 1.0f : 0.0f;
     const auto count = static_cast<float>(std::count(row, row + tk, 1.0f));
-    for (std::int64_t j = 0; j < tk && count > 0; ++j) row[j] /= count;
+    for (std::int64_t j = 0; j < tk && count > 0; ++j) row[j] /= count;  // 1 / n on the n keys that it sees
   }
   return weights;
 }
-Tensor uniform(const Tensor& x, const Seen& seen) { return uniform_weights(x.size(-2), x.size(-1), seen); }
 
-Tensor previous(const Tensor& x, const Seen& seen) {
-  Tensor weights = Tensor::zeros({x.size(-2), x.size(-1)});
-  for (std::int64_t i = 0; i < x.size(-2); ++i) {
+Tensor previous_of_head(std::int64_t tq, std::int64_t tk, const Seen& seen) {
+  Tensor weights = Tensor::zeros({tq, tk});
+  for (std::int64_t i = 0; i < tq; ++i) {
     const std::int64_t key = std::max<std::int64_t>(i - 1, 0);
     weights.set({i, key}, seen(i, key));
   }
   return weights;
 }
+
+// For `x`, the weights (b, tq, tk) of the head that `seen` is of, or (b, heads, tq, tk), each of what it sees.
+Tensor weights_by(decltype(uniform_of_head) of_head, const Tensor& x, Seen seen) {
+  const std::int64_t tq = x.size(-2), tk = x.size(-1);
+  if (x.rank() == 3) return of_head(tq, tk, seen);
+  const Tensor all = Tensor::empty({x.size(1), tq, tk});
+  for (std::int64_t h = 0; h < x.size(1); ++h) {
+    seen.head = h;
+    all.select(0, h).copy_from(of_head(tq, tk, seen));
+  }
+  return all;
+}
+Tensor uniform(const Tensor& x, const Seen& seen) { return weights_by(uniform_of_head, x, seen); }
+Tensor previous(const Tensor& x, const Seen& seen) { return weights_by(previous_of_head, x, seen); }
 
 Edit off(HeadAt at, std::optional<std::int64_t> head, By by, const std::string& what) {
   if (by == By::uniform) return {Of::attention, "weights", at.layer, head, {}, uniform, what + " switched off"};

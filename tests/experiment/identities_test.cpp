@@ -116,6 +116,22 @@ TEST_P(Identities, HiddenKeysHaveNoWeightThatIsSet) {
   EXPECT_NEAR(effects.after.at({0, 1}), mean_of(token_losses(logits, ids_)), 1e-12);
 }
 
+// A key hidden from one head has no weight there where an edit sets the weights of all heads, and its weight in others.
+TEST_P(Identities, KeysHiddenFromOneHeadStayInTheOthers) {
+  const auto weights = [&](const Edits& edits) {
+    Trace steps;
+    edited_forward(model_, ids_, edits, &steps);
+    return steps[experiment::step_name(config_, Edit::Of::attention, 0, "weights")].select(0, 0).clone();
+  };
+  const Tensor all = weights({without_heads_of(0, By::uniform)});
+  const Tensor one = weights({without_heads_of(0, By::uniform), hide({0, 1}, 3, config_)});
+  const Tensor alone = weights({without({0, 1}, By::uniform), hide({0, 1}, 3, config_)});
+  expect_same_bits(one.select(0, 0), all.select(0, 0), "another head");
+  expect_same_bits(one.select(0, 1), alone.select(0, 1), "the head");
+  EXPECT_EQ(one.at({1, 5, 3}), 0);
+  EXPECT_GT(one.at({0, 5, 3}), 0);
+}
+
 TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
   for (const By by : {By::zero, By::mean, By::uniform}) {
     const EffectOptions options{.by = by, .tokens = TokenPair{3, 4}, .edits = {scale({0, 1}, 0.5)}};
