@@ -41,10 +41,10 @@ struct Family {
 };
 
 RopeType type_of(const JsonObject& parameters, const Family& family) {
-  const char* const key = parameters.find("rope_type") ? "rope_type" : "type";  // the older name
+  const bool older = !parameters.find("rope_type");
+  const char* const key = older ? "type" : "rope_type";
   std::string text = parameters.text(key, "default");
-  if (family.olmo3 && *key == 't' && text != "default")
-    parameters.wrong(key, "rope_type, which alone OLMo 3 reads", text);
+  if (family.olmo3 && older && text != "default") parameters.wrong(key, "rope_type, which alone OLMo 3 reads", text);
   if (family.phi3 && (text == "su" || text == "yarn")) text = "longrope";
   const auto at = std::ranges::find(kTypes, text, &decltype(kTypes)::value_type::first);
   if (at == kTypes.end()) parameters.wrong(key, "default, linear, dynamic, yarn, llama3 or longrope", text);
