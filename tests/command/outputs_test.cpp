@@ -73,6 +73,29 @@ TEST_F(OutputsOfTheCommand, AreAllOldWhereOneCannotBeWritten) {
   EXPECT_EQ(files(), before);
 }
 
+// Also where it is closed: no file that is opened takes its place.
+TEST_F(OutputsOfTheCommand, AreAllOldWhereStandardOutputFails) {
+  write("old.svg", "an older figure");
+  const auto before = files();
+  std::vector<std::string> ways{">&-", "<&- >&-"};
+  if (std::filesystem::exists("/dev/full")) ways.emplace_back(">/dev/full");
+  for (const std::string line :
+       {"run simple --input x.csv --output old.npy", "run causal --input x.csv --d-out 2 --save-weights w.safetensors",
+        "run simple --input x.csv --save-steps s.safetensors --json", "plot causal --output old.svg",
+        "report causal --output r.html", "draw randn:2 --output old.npy",
+        "sdpa --q x.csv --k x.csv --v x.csv --output old.npy --lse l.npy"}) {
+    for (const std::string& way : ways) {
+      const Ran ran = run("attn " + line + " " + way);
+      EXPECT_EQ(ran.status, kData) << line << way;
+      EXPECT_THAT(ran.err, HasSubstr("expected a file that can be written; found a failed write")) << line << way;
+      EXPECT_EQ(files(), before) << line << way;
+    }
+  }
+  const Ran ran = run("{ sleep 0.2; attn run simple --output old.npy; } | true");
+  EXPECT_EQ(ran.err, "");
+  EXPECT_EQ(files(), before);
+}
+
 TEST_F(OutputsOfTheCommand, EndQuietlyWithTheirReader) {
   for (const char* verb : {"report multihead --d-out 4 --output -", "plot causal --output -", "demo", "--help",
                            "run simple --input x.csv", "run simple --input x.csv --output -"}) {

@@ -60,8 +60,9 @@ void draw(const Verb& verb, const DrawFlags& flags) {
     numbers = reference::dropout(numbers, rng.dropout_keep(numbers.shape(), flags.dropout), flags.dropout);
   }
   if (flags.output.empty()) return write_stdout(labelled(numbers, {}) + "\n");
-  outputs.save({{"--output", [&](io::OutputFile& to) { io::write_tensor(to, flags.output, numbers); }}});
-  if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
+  outputs.save({{"--output", [&](io::OutputFile& to) { io::write_tensor(to, flags.output, numbers); }}}, [&] {
+    if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
+  });
 }
 
 }  // namespace

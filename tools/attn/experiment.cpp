@@ -313,17 +313,19 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   if (verb.given("--other-model")) require_there_too("--other-model", one, *other, flags.edits, others);
   if (what == "--patch-from") require_there_too("--patch-from", one, *other, flags.edits, others);
   const Found found = found_by(what, one, other ? &*other : nullptr, edits, others, flags);
-  if (!flags.file.path.empty()) {
-    figure::Options options = found.figure;
-    options.title = found.title, options.colours = colours_named(flags.colours);
-    const std::string picture =
-        found.series.empty() ? figure::heatmap(found.picture, options) : figure::line_chart(found.series, found.axes);
-    const bool has_table = !found.lines.empty() || !found.picture.defined();
-    save_figure(flags.file, outputs, picture,
-                has_table ? in_lines(found) : figure::terminal_heatmap(found.picture, found.figure, {.columns = 120}));
-  }
-  if (flags.json) return write_stdout(dump(found.json));
-  if (!outputs.to_stdout()) show(found);
+  const auto print = [&] {
+    if (flags.json) return write_stdout(dump(found.json));
+    if (!outputs.to_stdout()) show(found);
+  };
+  if (flags.file.path.empty()) return print();
+  figure::Options options = found.figure;
+  options.title = found.title, options.colours = colours_named(flags.colours);
+  const std::string picture =
+      found.series.empty() ? figure::heatmap(found.picture, options) : figure::line_chart(found.series, found.axes);
+  const bool has_table = !found.lines.empty() || !found.picture.defined();
+  save_figure(flags.file, outputs, picture,
+              has_table ? in_lines(found) : figure::terminal_heatmap(found.picture, found.figure, {.columns = 120}),
+              print);
 }
 
 }  // namespace

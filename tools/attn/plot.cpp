@@ -137,9 +137,10 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   Outputs outputs;
   declare_figure(verb, flags.file, outputs);
   const Pictures pictures = load_pictures(verb, flags.pictures);
-  save_figure(flags.file, outputs, drawn(verb, flags, pictures));
+  save_figure(flags.file, outputs, drawn(verb, flags, pictures), {}, [&] {
+    if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.file.path) + "\n", STDOUT_FILENO));
+  });
   tell_beside(pictures.notes);
-  if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.file.path) + "\n", STDOUT_FILENO));
 }
 
 }  // namespace

@@ -233,13 +233,13 @@ void write_report(const Verb& verb, const Flags& flags) {
   if (flags.checkpoints && !(flags.live && verb.given("--model")))
     refuse("--checkpoints", "--live and --model FILE beside it", flags.live ? "no model" : "no --live");
   const std::string page = verb.given("--model") ? model_page(verb, flags) : picture_page(verb, flags, notes);
-  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
-  tell_beside(notes);
-  if (!outputs.to_stdout()) {
+  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}}, [&] {
+    if (outputs.to_stdout()) return;
     const std::string size = size_text(page.size());
     write_stdout(
         fitted(formatted("wrote {} ({}): open it in a browser\n", escaped(flags.output), size), STDOUT_FILENO));
-  }
+  });
+  tell_beside(notes);
 }
 
 }  // namespace

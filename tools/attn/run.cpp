@@ -81,13 +81,6 @@ void declare(Outputs& outputs, const RunFlags& flags) {
   outputs.declare("--save-steps", flags.save_steps, {".safetensors"});
 }
 
-void save(const RunFlags& flags, const Outputs& outputs, const Job& job, const Result& result) {
-  using io::OutputFile;
-  outputs.save({{"--output", [&](OutputFile& to) { io::write_tensor(to, flags.output, result.output); }},
-                {"--save-weights", [&](OutputFile& to) { io::write_safetensors(to, weights_file(job)); }},
-                {"--save-steps", [&](OutputFile& to) { io::write_safetensors(to, steps_file(job, result.steps)); }}});
-}
-
 std::string summary(const Job& job, const Result& result, const Outputs& outputs) {
   const std::string context = job.context ? " and " + job.context->tensor.shape().str() : "";
   return formatted("{}: {}{} → {} in {:.3f} s\n", job.flags.module, job.x.tensor.shape().str(), context,
@@ -125,7 +118,14 @@ void tell(const RunFlags& flags, const Job& job, const Result& result, const Out
     return outputs.say(fitted(summary(job, result, outputs), outputs.to_stdout() ? STDERR_FILENO : STDOUT_FILENO));
   }
   write_stdout(labelled(result.output, job.tokens) + "\n");
-  tell_beside(job.notes, outputs.paths());
+}
+
+void save(const RunFlags& flags, const Outputs& outputs, const Job& job, const Result& result) {
+  using io::OutputFile;
+  outputs.save({{"--output", [&](OutputFile& to) { io::write_tensor(to, flags.output, result.output); }},
+                {"--save-weights", [&](OutputFile& to) { io::write_safetensors(to, weights_file(job)); }},
+                {"--save-steps", [&](OutputFile& to) { io::write_safetensors(to, steps_file(job, result.steps)); }}},
+               [&] { tell(flags, job, result, outputs); });
 }
 
 void run(const Verb& verb, const RunFlags& flags) {
@@ -137,7 +137,7 @@ void run(const Verb& verb, const RunFlags& flags) {
   }
   const Result result = compute(job, !flags.save_steps.empty());
   save(flags, outputs, job, result);
-  tell(flags, job, result, outputs);
+  if (!flags.json && flags.output.empty()) tell_beside(job.notes, outputs.paths());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "sdpa/sdpa.hpp"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -101,11 +102,13 @@ std::string summary(const Operands& in, const AttentionResult& result, const Out
          told(in.notes, count_nonfinite(result.output), outputs.paths());
 }
 
-void save(const SdpaFlags& flags, const Outputs& outputs, const AttentionResult& result) {
+void save(const SdpaFlags& flags, const Outputs& outputs, const AttentionResult& result,
+          const std::function<void()>& print) {
   using io::OutputFile;
   outputs.save({{"--output", [&](OutputFile& to) { io::write_tensor(to, flags.output, result.output); }},
                 {"--lse", [&](OutputFile& to) { io::write_tensor(to, flags.lse, result.lse); }},
-                {"--save-weights", [&](OutputFile& to) { io::write_tensor(to, flags.save_weights, result.weights); }}});
+                {"--save-weights", [&](OutputFile& to) { io::write_tensor(to, flags.save_weights, result.weights); }}},
+               print);
 }
 
 void run(const SdpaFlags& flags) {
@@ -121,11 +124,13 @@ void run(const SdpaFlags& flags) {
   const kernels::PlanRecord record;
   const AttentionResult result = compute(in, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  save(flags, outputs, result);
-  if (flags.json) return outputs.say(dump(report(flags, in, result, outputs, seconds, record.plans())));
   const std::string plans = flags.explain ? plans_text(record.plans()) : "";
-  if (!flags.output.empty()) return outputs.say(summary(in, result, outputs, seconds) + plans);
-  write_stdout(labelled(result.output, {}) + "\n");
+  save(flags, outputs, result, [&] {
+    if (flags.json) return outputs.say(dump(report(flags, in, result, outputs, seconds, record.plans())));
+    if (!flags.output.empty()) return outputs.say(summary(in, result, outputs, seconds) + plans);
+    write_stdout(labelled(result.output, {}) + "\n");
+  });
+  if (flags.json || !flags.output.empty()) return;
   tell_beside(in.notes, outputs.paths());
   write_stderr(plans);
 }

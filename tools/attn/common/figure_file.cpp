@@ -30,9 +30,10 @@ void declare_figure(const Verb& verb, const FigureFile& file, Outputs& outputs) 
   if (verb.given("--dpi")) refuse("--dpi", "an --output that ends in .png", file.path);
 }
 
-void save_figure(const FigureFile& file, const Outputs& outputs, const std::string& svg, std::string_view text) {
+void save_figure(const FigureFile& file, const Outputs& outputs, const std::string& svg, std::string_view text,
+                 const std::function<void()>& print) {
   const std::string bytes = as_named(file, svg, text);
-  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(bytes); }}});
+  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(bytes); }}}, print);
 }
 
 }  // namespace attn::tool

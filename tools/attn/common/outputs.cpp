@@ -43,7 +43,7 @@ bool Outputs::to_stdout() const {
   return std::any_of(targets_.begin(), targets_.end(), [](const Target& target) { return target.given == "-"; });
 }
 
-void Outputs::save(const std::vector<std::pair<std::string, Save>>& savers) const {
+void Outputs::save(const std::vector<std::pair<std::string, Save>>& savers, const std::function<void()>& print) const {
   std::list<io::OutputFile> files;
   const auto write = [&](const Target& target) {
     const auto saver =
@@ -57,6 +57,7 @@ void Outputs::save(const std::vector<std::pair<std::string, Save>>& savers) cons
       if (target.destination.is_stream() == streams) write(target);
     }
   }
+  print();
   // Only names are left to give, which needs no more space.
   for (io::OutputFile& file : files) file.commit();
 }

@@ -21,9 +21,10 @@ class Outputs {
   void declare(const std::string& flag, const std::string& path, const std::vector<std::string>& extensions);
   bool to_stdout() const;
 
-  // Writes all declared outputs aside, each by its flag's function, then puts all of them in place. A kill while they
-  // are put in place leaves each of them old or new.
-  void save(const std::vector<std::pair<std::string, Save>>& savers) const;
+  // Writes all declared outputs aside, each by its flag's function, then calls `print`, which writes what else goes to
+  // standard output, then puts all files in place: where anything cannot be written, they are as they were. A kill
+  // while they are put in place leaves each of them old or new.
+  void save(const std::vector<std::pair<std::string, Save>>& savers, const std::function<void()>& print) const;
   // Paths written, in the order of declaration.
   std::vector<std::string> paths() const;
   // Where standard output takes a file, on standard error.

@@ -162,7 +162,9 @@ class Together {
   std::unique_ptr<io::SharedFile> file_;
 };
 
-void save(const SdpaFlags& flags, const Whole& in, const OwnResult& result, Transport& ranks) {
+// Rank 0 prints before any file is put in place.
+void save(const SdpaFlags& flags, const Whole& in, const OwnResult& result, Transport& ranks,
+          const std::function<void()>& print) {
   const Runs runs = runs_of(in.queries, ranks.rank());
   const std::size_t dim = in.q.shape().size() - 2, added = 4 - in.q.shape().size();
   std::vector<std::unique_ptr<Together>> files;
@@ -172,6 +174,9 @@ void save(const SdpaFlags& flags, const Whole& in, const OwnResult& result, Tran
     files.back()->write(runs, without_leading(rows, added));
   };
   write(flags.output, in.output, result.own.output), write(flags.lse, in.lse, result.own.lse);
+  together(&ranks, [&] {
+    if (ranks.rank() == 0) print();
+  });
   for (const auto& file : files) file->commit();
 }
 
@@ -223,16 +228,16 @@ void run_sdpa_over_ranks(const SdpaFlags& flags, Transport& ranks) {
   together(&ranks, [&] { own = load(flags, *in, ranks.rank()); });
   const kernels::PlanRecord record;
   const OwnResult result = compute(flags, *in, own, ranks);
-  save(flags, *in, result, ranks);
   const Counts counts = sum_over_ranks(ranks, result.own.output);
-  if (ranks.rank() != 0) return;
-  if (flags.json) {
-    Json json = report(outputs, *in, own, result, counts, ranks.size());
-    if (flags.explain) json["plans"] = plans_json(record.plans());
-    return write_stdout(dump(json));
-  }
-  write_stdout(summary(outputs, *in, own, result, counts, ranks.size()) +
-               (flags.explain ? plans_text(record.plans()) : ""));
+  save(flags, *in, result, ranks, [&] {
+    if (flags.json) {
+      Json json = report(outputs, *in, own, result, counts, ranks.size());
+      if (flags.explain) json["plans"] = plans_json(record.plans());
+      return write_stdout(dump(json));
+    }
+    write_stdout(summary(outputs, *in, own, result, counts, ranks.size()) +
+                 (flags.explain ? plans_text(record.plans()) : ""));
+  });
 }
 
 }  // namespace attn::tool
