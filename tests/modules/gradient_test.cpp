@@ -158,6 +158,10 @@ TEST(ModuleGradients, BackwardNeedsAForwardAndTheOutputsShape) {
     for (const Shape& shape : {Shape{4, z_shape.back()}, Shape{5, 3}, Shape{2, 5, z_shape.back()}, Shape{5}}) {
       EXPECT_THROW(backward(*module, Tensor::ones(shape)), Error) << shape.str();
     }
+    for (const DType dtype : {DType::f64, DType::i64}) {
+      expect_error(Error::Kind::dtype, {"dz of dtype float32", std::string(attn::name(dtype))},
+                   [&] { backward(*module, Tensor::ones(z_shape, dtype)); });
+    }
     EXPECT_THROW(backward(*module, {}), Error);
     EXPECT_THROW(backward(*module, Tensor::ones(z_shape, DType::i64)), Error);
     for (const Parameter* p : module->parameters()) EXPECT_FALSE(p->grad.defined()) << p->name << " after an error";
