@@ -125,8 +125,6 @@ std::vector<Found> parse(const std::string& mask) {
 
 }  // namespace
 
-void check_mask(const std::string& mask) { parse(mask); }
-
 AttentionOptions mask_options(const std::string& mask, const AttentionSizes& sizes, BenchInputs& inputs) {
   AttentionOptions options;
   for (const Found& found : parse(mask)) found.part->apply({options, found.value, sizes, inputs});

@@ -24,7 +24,6 @@ struct AttentionSizes {
 };
 
 // Throws Error (data) for a part that is not above.
-void check_mask(const std::string& mask);
 AttentionOptions mask_options(const std::string& mask, const AttentionSizes& sizes, BenchInputs& inputs);
 // How much of the (tq, tk) scores the causal diagonal, windows, lengths and blocks leave: 1 without a mask, exactly one
 // half for a square causal mask, as the field counts it.
