@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/rotary.hpp"
+#include "core/decimal.hpp"
 
 namespace attn {
 namespace {
@@ -179,9 +180,13 @@ RotaryFrequencies rotary_frequencies(const RopeConfig& config, std::int64_t leng
   if (length < 0) refuse("a length of at least 0", std::to_string(length));
   RotaryFrequencies result = computed(config, length);
   result.layout = config.layout;
-  const bool finite = std::ranges::all_of(result.inv_freq, [](float rate) { return std::isfinite(rate); });
-  if (!finite || !std::isfinite(result.attention_factor)) {
-    refuse("parameters whose frequencies and attention factor are finite", "others");
+  constexpr const char* expected = "parameters whose frequencies and attention factor are finite";
+  for (const float rate : result.inv_freq) {
+    if (!std::isfinite(rate))
+      refuse(expected, "a frequency of " + shortest_decimal(rate) + " by theta = " + shortest_decimal(config.theta));
+  }
+  if (!std::isfinite(result.attention_factor)) {
+    refuse(expected, "an attention factor of " + shortest_decimal(result.attention_factor));
   }
   return result;
 }

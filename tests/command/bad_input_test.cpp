@@ -73,6 +73,15 @@ TEST_F(BadInput, Values) {
   refused("attn sdpa --q x.csv --k x.csv --v x.csv --softcap -1", kUsage, {"softcap"});
 }
 
+TEST_F(BadInput, ValuesAreNamedByTheirFlags) {
+  refused("attn run causal --input x.csv --d-out 4 --rope --rope-theta 1e-300", kUsage,
+          {"[--rope-theta] expected a number whose powers are finite in float32; found 1e-300"});
+  refused("attn run causal --input randn:3,0", kData,
+          {"(batch, tokens, d_in) with a d_in of at least 1; found (3, 0)"});
+  const Ran order = run("attn run simple --layer-order kqv");
+  EXPECT_THAT(order.err, AllOf(HasSubstr("modules with it: self-v2"), Not(HasSubstr("latent"))));
+}
+
 TEST_F(BadInput, FlagsThatTheModuleDoesNotUse) {
   refused("attn run self-v1 --input x.csv --heads 2", kUsage, {"--heads", "heads, multihead, cross"});
   refused("attn run cross --input x.csv --context x.csv --rope", kUsage, {"--rope", "causal, heads, multihead"});

@@ -159,7 +159,7 @@ TEST_F(Verbs, ALatentsFlagsAreItsOwn) {
   for (const auto& [line, error] : std::initializer_list<std::pair<std::string, std::string>>{
            {"run multihead --latent 3", "modules with it: latent"},
            {"run latent --no-out-proj", "--no-out-proj"},
-           {"run latent --layer-order kqv", "no layer_order"},
+           {"run latent --layer-order kqv", "expected flags that latent uses; found --layer-order"},
            {"run latent --d-out 3", "a number of heads that divides d_out"},
            {"run latent --latent 1000000000000", "lower --d-out, --heads or the latents"}}) {
     const Ran ran = run("attn " + line);

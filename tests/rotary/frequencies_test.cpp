@@ -29,7 +29,8 @@ TEST(Frequencies, RefuseNumbersThatGiveNone) {
   refuses({.head_dim = 8, .partial_rotary_factor = 1.5}, "to head_dim = 8; found 12");
   refuses({.head_dim = 8, .theta = kNan}, "theta above 0; found nan");
   refuses({.head_dim = 8, .theta = -1}, "theta above 0");
-  refuses({.head_dim = 8, .theta = 1e-300}, "frequencies and attention factor are finite");
+  refuses({.head_dim = 8, .theta = 1e-300},
+          "frequencies and attention factor are finite; found a frequency of inf by theta = 1e-300");
   refuses({.head_dim = 8}, "length of at least 0", -1);
   refuses({.type = RopeType::linear, .head_dim = 8}, "a factor; found none");
   refuses({.type = RopeType::linear, .head_dim = 8, .factor = 0}, "factor above 0");
@@ -48,7 +49,7 @@ TEST(Frequencies, RefuseNumbersThatGiveNone) {
   refuses(longrope, "a factor of each pair above 0", 10);
   EXPECT_NO_THROW(rotary_frequencies(longrope));
   longrope.original_max_position_embeddings = 1;
-  refuses(longrope, "attention factor are finite");
+  refuses(longrope, "attention factor are finite; found an attention factor of inf");
 }
 
 void config_fails(const std::string& json, const std::string& text, const std::string& layer = {}) {

@@ -17,7 +17,11 @@ void require_shape(const Input& input, std::string_view module) {
   const Tensor& x = input.tensor;
   const bool fits = (x.rank() == 2 || x.rank() == 3) && (x.size(-1) > 0 || !has_weights(module));
   if (fits) return;
-  throw Error(Error::Kind::shape, input.name, "a tensor (tokens, d_in) or (batch, tokens, d_in)", x.shape().str());
+  const bool empty_rows = x.rank() == 2 || x.rank() == 3;
+  throw Error(
+      Error::Kind::shape, input.name,
+      formatted("a tensor (tokens, d_in) or (batch, tokens, d_in){}", empty_rows ? " with a d_in of at least 1" : ""),
+      x.shape().str());
 }
 
 void load_weights(const std::string& path, std::uint64_t max_bytes, Job& job) {

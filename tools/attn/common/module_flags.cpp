@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "attn/error.hpp"
 #include "attn/latent_attention.hpp"
 #include "common/format.hpp"
 
@@ -14,6 +15,9 @@ namespace {
 struct Use {
   std::string_view flag;
   bool ModuleUses::*by;
+  bool ModuleUses::*but = nullptr;  // though they have `by`
+
+  bool is_of(const ModuleUses& uses) const { return uses.*by && !(but && uses.*but); }
 };
 constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
                            Use{"--heads", &ModuleUses::heads},
@@ -30,7 +34,7 @@ constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
                            Use{"--rope-theta", &ModuleUses::rope},
                            Use{"--seed", &ModuleUses::weights},
                            Use{"--rng", &ModuleUses::linear},
-                           Use{"--layer-order", &ModuleUses::linear},
+                           Use{"--layer-order", &ModuleUses::linear, &ModuleUses::latent},
                            Use{"--context", &ModuleUses::source},
                            Use{"--context-text", &ModuleUses::source},
                            Use{"--weights", &ModuleUses::weights},
@@ -58,7 +62,11 @@ RotaryFrequencies rope_of(const ModuleFlags& flags, std::int64_t head_dim) {
   if (!(flags.rope_theta > 0 && std::isfinite(flags.rope_theta))) {
     refuse("--rope-theta", "a number above 0", formatted("{}", flags.rope_theta));
   }
-  return rotary_frequencies({.head_dim = head_dim, .theta = flags.rope_theta});
+  try {
+    return rotary_frequencies({.head_dim = head_dim, .theta = flags.rope_theta});
+  } catch (const Error&) {  // the one number that is chosen here
+    refuse("--rope-theta", "a number whose powers are finite in float32", shortest(flags.rope_theta));
+  }
 }
 
 void add_size_flags(Verb& verb, ModuleFlags& flags) {
@@ -130,13 +138,13 @@ void require_used_flags(const Verb& verb, std::string_view module, std::string_v
   if (verb.given("--rope-theta") && !verb.given("--rope")) {
     refuse("attn " + verb.name(), "--rope with --rope-theta", "--rope-theta alone");
   }
-  for (const auto& [flag, by] : kUses) {
-    if (!verb.given(flag) || module_kind(module).uses.*by || flag == used_too) continue;
+  for (const Use& use : kUses) {
+    if (!verb.given(use.flag) || use.is_of(module_kind(module).uses) || use.flag == used_too) continue;
     std::vector<std::string> users;
     for (const ModuleKind& kind : module_kinds()) {
-      if (kind.uses.*by) users.emplace_back(kind.name);
+      if (use.is_of(kind.uses)) users.emplace_back(kind.name);
     }
-    refuse("attn " + verb.name(), formatted("flags that {} uses", module), flag,
+    refuse("attn " + verb.name(), formatted("flags that {} uses", module), use.flag,
            "modules with it: " + joined(users, ", "));
   }
 }
