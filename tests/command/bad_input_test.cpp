@@ -158,6 +158,26 @@ TEST_F(BadInput, TokensAndTensorNames) {
   refused("attn run simple --input two.npz --tensor third", kUsage, {"third", "first"});
 }
 
+// Of a file with several, one is named; or the error says how.
+TEST_F(BadInput, OneOfSeveralTensors) {
+  const Tensor x = io::load_tensor(path("x.csv"));
+  io::save_safetensors(path("two.safetensors"), {.tensors = {{"a", x}, {"b", x.slice(0, 0, 4)}}});
+  const std::string cross = "attn run cross --d-out 2 --input x.csv --context two.safetensors ";
+  const Ran four = run(cross + "--context-tensor b --json");
+  EXPECT_EQ(json::parse(four.out)["shapes"]["context"], json({4, 3}));
+  refused(cross, kUsage, {"found \"a\", \"b\"; choose one by --context-tensor NAME"});
+  refused(cross + "--context-tensor c", kUsage, {"a tensor named \"c\"", "found \"a\", \"b\"\n"});
+  refused("attn run causal --input two.safetensors", kUsage, {"found \"a\", \"b\"; choose one by --tensor NAME"});
+  refused("attn run causal --context-tensor b", kUsage, {"--context"});
+  refused("attn run cross --d-out 2 --input x.csv --context ones:2,3 --context-tensor b", kUsage,
+          {"[--context-tensor] expected a file of several tensors at --context"});
+  const std::string alone = "save one alone: attn draw FILE --tensor NAME --output one.npy";
+  refused("attn sdpa --q two.safetensors --k x.csv --v x.csv", kUsage, {"found \"a\", \"b\"", alone});
+  refused("attn sdpa --q x.csv --k x.csv --v x.csv --mask two.safetensors", kUsage, {"found \"a\", \"b\"", alone});
+  out_of("attn draw two.safetensors --tensor a --output one.npy");
+  EXPECT_EQ(difference(io::load_tensor(path("one.npy")), x), 0);
+}
+
 TEST_F(BadInput, Weights) {
   const std::string command = "attn run causal --input x.csv --d-out 2 --output z.npy --weights ";
   refused(command + "missing.safetensors", kData, {"missing.safetensors"});

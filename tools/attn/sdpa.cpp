@@ -118,7 +118,7 @@ void run(const SdpaFlags& flags) {
   outputs.declare("--lse", flags.lse, extensions);
   outputs.declare("--save-weights", flags.save_weights, extensions);
   AttentionOptions options = options_of(flags);
-  if (!flags.mask.empty()) options.mask = options.mask & mask_of(io::load_tensor(flags.mask, {}, flags.max_bytes));
+  if (!flags.mask.empty()) options.mask = options.mask & mask_of(load_only(flags.mask, flags.max_bytes));
   const Operands in = load(flags);
   const auto start = std::chrono::steady_clock::now();
   const kernels::PlanRecord record;

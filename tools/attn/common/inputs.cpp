@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
@@ -27,10 +28,22 @@ void count_row(const Tensor& row, Counts& counts) {
   }
 }
 
+// A tensor of a file; where it has several of which none is named, the error ends with `mend`.
+Tensor tensor_of(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
+                 std::string_view mend) {
+  try {
+    return io::load_tensor(path, tensor_name, max_bytes);
+  } catch (const Error& error) {
+    if (error.op() != "load_tensor" || !tensor_name.empty() || mend.empty()) throw;
+    const std::string expected = formatted("[{}] expected ", error.op()), found = "; found ", what = error.what();
+    const std::size_t begin = expected.size(), end = what.find(found);
+    throw Error(error.kind(), error.op(), what.substr(begin, end - begin), what.substr(end + found.size()), mend);
+  }
+}
+
 // What is not finite in the file is passed through, and told.
-Input loaded(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
-             std::vector<std::string>& notes) {
-  Input input{name_of(path), io::load_tensor(path, tensor_name, max_bytes), {}};
+Input loaded(const std::string& path, Tensor tensor, std::vector<std::string>& notes) {
+  Input input{name_of(path), std::move(tensor), {}};
   input.counts = count_nonfinite(input.tensor);
   if (input.counts.any()) {
     notes.push_back(formatted("{} holds {}: passed through", input.name, counts_text(input.counts)));
@@ -66,16 +79,20 @@ std::string counts_text(const Counts& counts) {
 }
 
 Input load_float32(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
-                   std::vector<std::string>& notes) {
-  Input input = loaded(path, tensor_name, max_bytes, notes);
+                   std::vector<std::string>& notes, std::string_view mend) {
+  Input input = loaded(path, tensor_of(path, tensor_name, max_bytes, mend), notes);
   convert(input, notes);
   return input;
 }
 
 Input load_floating(const std::string& path, std::uint64_t max_bytes, std::vector<std::string>& notes) {
-  Input input = loaded(path, {}, max_bytes, notes);
+  Input input = loaded(path, load_only(path, max_bytes), notes);
   if (!is_floating(input.tensor.dtype())) convert(input, notes);
   return input;
+}
+
+Tensor load_only(const std::string& path, std::uint64_t max_bytes) {
+  return tensor_of(path, {}, max_bytes, "save one alone: attn draw FILE --tensor NAME --output one.npy");
 }
 
 void add_limit_flag(Verb& verb, std::uint64_t& max_bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/tensor.hpp"
@@ -28,10 +29,14 @@ struct Input {
 
 // Reads one tensor and converts it to float32; what is worth telling is added to `notes`.
 // `tensor_name` chooses among several. Throws Error as io::load_tensor does.
+// `mend` says how to choose a tensor of several, of which none is named.
 Input load_float32(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
-                   std::vector<std::string>& notes);
-// As it is, for the operator; only integers are converted.
+                   std::vector<std::string>& notes, std::string_view mend = {});
+// As it is, for the operator, from a file of one tensor; only integers are converted.
 Input load_floating(const std::string& path, std::uint64_t max_bytes, std::vector<std::string>& notes);
+
+// The tensor of a file that has no other. The error where it has says how to save one alone.
+Tensor load_only(const std::string& path, std::uint64_t max_bytes);
 
 // --max-bytes, for io::load.
 void add_limit_flag(Verb& verb, std::uint64_t& max_bytes);

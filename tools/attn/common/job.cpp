@@ -82,12 +82,14 @@ std::int64_t d_in_of(const InputFlags& inputs) {
 }
 
 // A file's tensor, or one that is drawn.
-Input input_of(const std::string& from, const char* flag, const std::string& tensor, std::uint64_t max_bytes,
-               Generator& rng, std::vector<std::string>& notes) {
+Input input_of(const std::string& from, const char* flag, const std::string& tensor, const char* tensor_flag,
+               std::uint64_t max_bytes, Generator& rng, std::vector<std::string>& notes) {
   require_drawn_or_there(from, flag);
-  if (!is_drawn(from)) return load_float32(from, tensor, max_bytes, notes);
+  if (!is_drawn(from)) {
+    return load_float32(from, tensor, max_bytes, notes, formatted("choose one by {} NAME", tensor_flag));
+  }
   if (tensor.empty()) return {from, drawn(from, flag, rng).to(DType::f32), {}};
-  refuse("--tensor", "an --input of several tensors", from);
+  refuse(tensor_flag, formatted("a file of several tensors at {}", flag), from);
 }
 
 void load_context(Job& job, const Verb& verb, const InputFlags& inputs, Generator& rng) {
@@ -96,7 +98,8 @@ void load_context(Job& job, const Verb& verb, const InputFlags& inputs, Generato
     job.context = words_of(inputs.context_text, "--context-text", job.x.tensor.size(-1), job.context_tokens);
     job.context->name = "another text";
   } else if (!inputs.context.empty()) {
-    job.context = input_of(inputs.context, "--context", "", inputs.max_bytes, rng, job.notes);
+    job.context = input_of(inputs.context, "--context", inputs.context_tensor, "--context-tensor", inputs.max_bytes,
+                           rng, job.notes);
   } else if (job.x.name == "the six words") {
     constexpr std::int64_t words = 4;  // another length than the queries'
     job.context = Input{"the first four words", job.x.tensor.slice(0, 0, words).clone(), {}};
@@ -142,6 +145,9 @@ void add_input_flags(Verb& verb, InputFlags& flags, bool or_model) {
       .not_beside(input);
   const Option& context =
       verb.add_option("--context FILE", flags.context, "The source of keys and values for cross, given as --input is.");
+  verb.add_option("--context-tensor NAME", flags.context_tensor,
+                  "The tensor to take from a --context that holds several.")
+      .needs(context);
   verb.add_option("--context-text TEXT", flags.context_text,
                   "The source of keys and values for cross, given as --text is.")
       .not_beside(context);
@@ -191,7 +197,7 @@ Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs
   } else if (inputs.input.empty()) {
     use_six_words(job);
   } else {
-    job.x = input_of(inputs.input, "--input", inputs.tensor, inputs.max_bytes, rng, job.notes);
+    job.x = input_of(inputs.input, "--input", inputs.tensor, "--tensor", inputs.max_bytes, rng, job.notes);
   }
   require_shape(job.x, flags.module);
   if (!inputs.tokens.empty()) job.tokens = load_tokens(inputs.tokens, job.x.tensor.size(-2));

@@ -16,15 +16,15 @@
 namespace attn::tool {
 
 struct InputFlags {
-  std::string input, tensor, text, text_file, context, context_text, tokens, weights;
+  std::string input, tensor, text, text_file, context, context_tensor, context_text, tokens, weights;
   std::uint64_t max_bytes = 0;
 };
 
 // A module's trace takes so many bytes for a query and a key: scores, scaled, masked, weights.
 inline constexpr double kStepBytes = 16;
 
-// --input, --tensor, --text, --text-file, --context, --context-text, --tokens, --weights, --max-bytes. The six words
-// are the default input. `or_model`: a model may read the text, too.
+// --input, --tensor, --text, --text-file, --context, --context-tensor, --context-text, --tokens, --weights,
+// --max-bytes. The six words are the default input. `or_model`: a model may read the text, too.
 void add_input_flags(Verb& verb, InputFlags& flags, bool or_model = false);
 
 // --text, or what --text-file has.

@@ -36,6 +36,7 @@ constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
                            Use{"--rng", &ModuleUses::linear},
                            Use{"--layer-order", &ModuleUses::linear, &ModuleUses::latent},
                            Use{"--context", &ModuleUses::source},
+                           Use{"--context-tensor", &ModuleUses::source},
                            Use{"--context-text", &ModuleUses::source},
                            Use{"--weights", &ModuleUses::weights},
                            Use{"--save-weights", &ModuleUses::weights}};

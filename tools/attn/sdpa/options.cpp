@@ -1,7 +1,7 @@
 // What attn sdpa computes, by its flags.
 #include "attn/error.hpp"
-#include "attn/io.hpp"
 #include "common/format.hpp"
+#include "common/inputs.hpp"
 #include "common/module_flags.hpp"
 #include "sdpa/sdpa.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 // Ones and zeros of any dtype, so that a CSV file will do.
 Mask load_blocks(const std::string& path, std::int64_t size, std::uint64_t max_bytes) {
-  const Tensor tensor = io::load_tensor(path, {}, max_bytes);
+  const Tensor tensor = load_only(path, max_bytes);
   if (tensor.dtype() == DType::boolean) return Mask::blocks(tensor, size, size);
   const Tensor numbers = tensor.to(DType::f64).contiguous(), keep = Tensor::empty(tensor.shape(), DType::boolean);
   for (std::int64_t i = 0; i < keep.numel(); ++i) {
@@ -48,7 +48,7 @@ AttentionOptions options_of(const SdpaFlags& flags) {
   if (!flags.scale.empty()) options.scale = parse_scale(flags.scale);
   options.softcap = flags.softcap;
   if (!flags.relative_bias.empty()) {
-    options.relative_bias = {io::load_tensor(flags.relative_bias, {}, flags.max_bytes), !flags.relative_one_sided,
+    options.relative_bias = {load_only(flags.relative_bias, flags.max_bytes), !flags.relative_one_sided,
                              flags.relative_max_distance};
   }
   if (flags.query_offset) options.query_offset = *flags.query_offset;
