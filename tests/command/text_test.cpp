@@ -30,6 +30,21 @@ TEST_F(Text, IsTheInputOfEveryModule) {
   EXPECT_EQ(out_of("attn run --text-file - <t.txt"), out_of("attn run simple --text 'My dog likes cats'"));
 }
 
+// Some editors write a byte order mark first, which is no letter of the first word.
+TEST_F(Text, IsUtf8WithOrWithoutAMark) {
+  const std::string mark = "\xef\xbb\xbf", words = "attn run --text-file ";
+  write("plain.txt", "the cat\n"), write("marked.txt", mark + "the cat\n"),
+      write("six.txt", mark + "a\nb\nc\nd\ne\nf\n");
+  EXPECT_EQ(out_of(words + "marked.txt"), out_of(words + "plain.txt"));
+  EXPECT_EQ(json::parse(out_of("attn show --tokens six.txt --json"))["tokens"][0], "a");
+  write("u16.txt", std::string("\xff\xfe"
+                               "a\0 \0",
+                               6));
+  for (const char* verb : {"run", "explain", "show"}) {
+    refused("attn " + std::string(verb) + " simple --text-file u16.txt", 2, {"--text-file", "UTF-16", "iconv"});
+  }
+}
+
 TEST_F(Text, HasAsManyNumbersAsTheWeightsTake) {
   out_of("attn run multihead --input randn:3,6 --d-out 4 --save-weights w.safetensors");
   const json told = json::parse(out_of("attn run multihead --d-out 4 --weights w.safetensors --text 'one two' --json"));

@@ -48,7 +48,7 @@ void draw(const Verb& verb, const DrawFlags& flags) {
   if (!(flags.dropout >= 0 && flags.dropout <= 1)) {
     refuse("--dropout", "a number from 0 to 1", default_text(flags.dropout));
   }
-  if (verb.given("--seed") && flags.dropout == 0 && !(is_drawn(flags.what) && !flags.what.starts_with("ones:"))) {
+  if (verb.given("--seed") && flags.dropout == 0 && !is_random(flags.what)) {
     refuse("--seed", "numbers or dropout that are drawn", flags.what, "leave it out, or add --dropout");
   }
   Outputs outputs;

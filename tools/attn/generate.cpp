@@ -351,10 +351,11 @@ void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
       .one_of({"file", "float32", "bfloat16", "int8", "f32", "bf16", "i8"});
   verb.add_option("--cache DTYPE", flags.cache, "Keep the keys and values of the text so far in this dtype.")
       .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"});
-  verb.add_option("--precision NAME", flags.precision,
-                  "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16), "
-                  "which reads prompts in less time. With --weights file the factors of quantised weights keep 15 bits "
-                  "at high, and 7 at medium.")
+  verb.add_option(
+          "--precision NAME", flags.precision,
+          "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (one, on AMX "
+          "and AVX-512 BF16, which reads prompts in less time). Other processors compute as highest. With "
+          "--weights file the factors of quantised weights keep 15 bits at high, and 7 at medium.")
       .one_of({"highest", "high", "medium"});
 }
 

@@ -82,12 +82,15 @@ std::string space_figure(const Pictures& pictures, const Blocks& blocks, const B
 }
 
 // Throws Error (argument) for a flag that the figure would ignore.
-void require_used_flags(const Verb& verb, const std::string& figure) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> unused{{{"steps", "--step"},
+void require_used_flags(const Verb& verb, const std::string& figure, const std::string& scale) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 14> unused{{{"steps", "--step"},
                                                                                   {"steps", "--query"},
                                                                                   {"space", "--query"},
                                                                                   {"arrows", "--query"},
                                                                                   {"steps", "--log"},
+                                                                                  {"steps", "--colour-scale"},
+                                                                                  {"space", "--colour-scale"},
+                                                                                  {"arrows", "--colour-scale"},
                                                                                   {"space", "--log"},
                                                                                   {"arrows", "--log"},
                                                                                   {"lines", "--colours"},
@@ -97,6 +100,9 @@ void require_used_flags(const Verb& verb, const std::string& figure) {
   for (const auto& [name, flag] : unused) {
     if (name != figure || !verb.given(flag)) continue;
     refuse("attn plot", formatted("flags that --figure {} uses", figure), flag);
+  }
+  if (figure == "lines" && scale == "diverging") {
+    refuse("--colour-scale", "auto, linear, row or log, which --figure lines uses", scale);
   }
 }
 
@@ -133,7 +139,7 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
 }
 
 void plot(const Verb& verb, const PlotFlags& flags) {
-  require_used_flags(verb, flags.figure);
+  require_used_flags(verb, flags.figure, flags.choice.scale);
   Outputs outputs;
   declare_figure(verb, flags.file, outputs);
   const Pictures pictures = load_pictures(verb, flags.pictures);

@@ -43,6 +43,8 @@ bool is_drawn(std::string_view text) {
          text.find(':') != std::string_view::npos;
 }
 
+bool is_random(std::string_view text) { return is_drawn(text) && !text.starts_with("ones:"); }
+
 void require_drawn_or_there(const std::string& text, std::string_view who) {
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos || is_drawn(text) || std::filesystem::exists(std::filesystem::path(text))) return;

@@ -59,9 +59,15 @@ void use_six_words(Job& job) {
   if (!job.flags.d_out) job.flags.d_out = 2;
 }
 
+// Text behind the byte order mark that some editors write first.
+std::string_view without_mark(std::string_view text) { return text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0); }
+
 // A text's words as rows of as many numbers as the module takes, and the words, safe to show.
 Input words_of(const std::string& text, const char* flag, std::int64_t d_in, std::vector<std::string>& tokens) {
-  const std::vector<std::string> words = split_words(text);
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    refuse(flag, "a text in UTF-8", "one in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8");
+  }
+  const std::vector<std::string> words = split_words(without_mark(text));
   if (words.empty()) {
     refuse(flag, "a text with at least one word", "\"" + text + "\"");
   }
@@ -113,7 +119,7 @@ void load_context(Job& job, const Verb& verb, const InputFlags& inputs, Generato
 // Throws Error (argument) for a seed of which nothing is drawn, and for a tensor's name without its file.
 void require_used_inputs(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs) {
   const bool drops = flags.train && flags.dropout > 0;
-  if (verb.given("--seed") && !inputs.weights.empty() && !is_drawn(inputs.input) && !is_drawn(inputs.context) &&
+  if (verb.given("--seed") && !inputs.weights.empty() && !is_random(inputs.input) && !is_random(inputs.context) &&
       !drops) {
     refuse("--seed", "weights, dropout or inputs that are drawn", "--weights alone", "leave it out");
   }
@@ -166,6 +172,7 @@ std::vector<std::string> load_tokens(const std::string& path, std::int64_t count
     throw Error(Error::Kind::data, flag, formatted("{} lines, one for each {}", count, of),
                 formatted("{} in {}", tokens.size(), path == "-" ? "standard input" : escaped(path)));
   }
+  if (!tokens.empty()) tokens.front() = without_mark(tokens.front());
   for (std::string& token : tokens) token = escaped(token);
   return tokens;
 }
@@ -181,7 +188,7 @@ Tensor Job::forward(Trace* trace) const {
 }
 
 Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
-  require_used_flags(verb, flags.module, is_drawn(inputs.input) ? "--seed" : "");
+  require_used_flags(verb, flags.module, is_random(inputs.input) ? "--seed" : "");
   require_used_inputs(verb, flags, inputs);
   require_one_stdin({inputs.input, inputs.text_file, inputs.context, inputs.tokens, inputs.weights});
   const bool text = verb.given("--text") || verb.given("--text-file");
@@ -212,7 +219,7 @@ Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs
                         bytes_a_score(flags, with_steps));
   require_weights_memory(job.flags, x.size(-1));
   job.module = make_module(job.flags, x.size(-1), rng);
-  job.seeded = has_weights(flags.module) && !is_drawn(inputs.input) && !is_drawn(inputs.context);
+  job.seeded = has_weights(flags.module) && !is_random(inputs.input) && !is_random(inputs.context);
   if (!inputs.weights.empty()) load_weights(inputs.weights, inputs.max_bytes, job);
   job.module->train(flags.train);
   return job;
