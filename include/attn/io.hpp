@@ -38,8 +38,8 @@ struct NamedTensors {
 // float32), a header length and '{' safetensors, else CSV.
 NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes = 0);
 NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes = 0);  // "-" is standard input
-// Reads the only tensor of a file, or of several the one named `name`. Throws Error (argument), which lists the names,
-// where it is not clear which one is meant.
+// Reads the only tensor of a file, or of several the one named `name`; of an .npz no other member is read. Throws Error
+// (argument), which lists the names, where it is not clear which one is meant.
 Tensor load_tensor(const std::filesystem::path& path, std::string_view name = {}, std::uint64_t max_bytes = 0);
 
 // All tensors of a file by their names, as Module::load_state_dict() takes them. Throws Error (data) for a name that

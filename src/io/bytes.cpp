@@ -33,7 +33,8 @@ std::string in_words_of(const KeyNames& names, std::string_view text) {
 void Origin::fail(std::string_view expected, std::string_view found, std::string_view hint) const {
   std::string where(found);
   if (!source.empty()) where.append(" in ").append(source);
-  throw Error(Error::Kind::data, op, names ? in_words_of(*names, expected) : std::string(expected), where, hint);
+  throw Error(Error::Kind::data, op, names ? in_words_of(*names, expected) : std::string(expected), where,
+              std::string(hint).append(hint.empty() || advice.empty() ? "" : ", or ").append(advice));
 }
 
 std::string excerpt(std::string_view text) {

@@ -25,6 +25,7 @@ struct Origin {
   std::string_view op;      // "parse_npy"
   std::string_view source;  // a file's name, or another word for where the bytes came from
   const KeyNames* names = nullptr;
+  std::string_view advice = {};  // the hint of all errors, or what follows their own one
 
   // Throws Error (data): "[op] expected …; found … in source; hint". Keys in what was expected have the file's own
   // names.

@@ -119,6 +119,21 @@ NamedTensors whole(const Gguf& file) {
   return result;
 }
 
+// A file, or with a name of an npz file that array alone, as parse_npz_named() reads it.
+NamedTensors load_named(const std::filesystem::path& path, std::string_view name, std::uint64_t max_bytes) {
+  const Buffer file = read_file(path, "load");
+  const Format content = format_by_content(file.bytes()), promised = format_by_name(path).value_or(content);
+  try {
+    if (content == Format::npz) return parse_npz_named(file.bytes(), source_name(path), name, max_bytes);
+    return parse(file.bytes(), source_name(path), max_bytes);
+  } catch (const Error& error) {
+    if (content == Format::csv) require_known(path, file.bytes());
+    if (content == promised) throw;
+    throw Error(error.kind(), "load", name_of(promised) + ", as the name of " + source_name(path) + " says",
+                name_of(content) + " that cannot be read: " + without_op(error));
+  }
+}
+
 }  // namespace
 
 const Tensor* NamedTensors::find(std::string_view name) const noexcept {
@@ -144,22 +159,13 @@ NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, st
 }
 
 NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  const Buffer file = read_file(path, "load");
-  const Format content = format_by_content(file.bytes()), promised = format_by_name(path).value_or(content);
-  try {
-    return parse(file.bytes(), source_name(path), max_bytes);
-  } catch (const Error& error) {
-    if (content == Format::csv) require_known(path, file.bytes());
-    if (content == promised) throw;
-    throw Error(error.kind(), "load", name_of(promised) + ", as the name of " + source_name(path) + " says",
-                name_of(content) + " that cannot be read: " + without_op(error));
-  }
+  return load_named(path, {}, max_bytes);
 }
 
 Tensor load_tensor(const std::filesystem::path& path, std::string_view name, std::uint64_t max_bytes) {
-  const NamedTensors file = load(path, max_bytes);
+  const NamedTensors file = load_named(path, name, max_bytes);
   if (name.empty() && file.tensors.size() == 1) return file.tensors.front().second;
-  if (const Tensor* found = name.empty() ? nullptr : file.find(name)) return *found;
+  if (const Tensor* found = name.empty() ? nullptr : file.find(name); found && found->defined()) return *found;
   const bool nameless = file.format == Format::npy || file.format == Format::csv;
   throw Error(Error::Kind::argument, "load_tensor",
               name.empty() ? "the name of one tensor of " + source_name(path)

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "attn/io.hpp"
 #include "attn/tensor.hpp"
 #include "io/bytes.hpp"
 
@@ -35,6 +36,10 @@ NpyHeader parse_npy_header(Bytes start, const Origin& origin);
 // Room for the header's elements, one after the other; and the tensor once they have been put there.
 Tensor npy_storage(const NpyHeader& header);
 Tensor npy_tensor(const Tensor& storage, const NpyHeader& header);
+
+// As parse_npz(), or with a name the array of that name alone, whatever else is in the archive. Where that is not
+// there, the names of all arrays come without their tensors.
+NamedTensors parse_npz_named(Bytes bytes, std::string_view source, std::string_view name, std::uint64_t max_bytes);
 
 // NumPy can hold what this returns: bfloat16 becomes float32; row-major, little-endian.
 Tensor npy_storable(const Tensor& tensor);

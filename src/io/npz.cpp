@@ -59,7 +59,41 @@ class NpzReader {
     return result;
   }
 
+  // The array of that name, whatever else is there, of which nothing is read. Where there is none, the names of all
+  // arrays, without their tensors.
+  NamedTensors read(std::string_view wanted) {
+    NamedTensors result;
+    result.format = Format::npz;
+    const std::string file = std::string(wanted).append(kSuffix);
+    const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
+    for (zip_int64_t i = 0; i < count; ++i) {
+      const auto index = static_cast<zip_uint64_t>(i);
+      if (name_of(index) == file) result.tensors.emplace_back(wanted, member(checked(index)));
+    }
+    if (!result.tensors.empty()) return result;
+    for (zip_int64_t i = 0; i < count; ++i) {
+      const std::string_view name = name_of(static_cast<zip_uint64_t>(i));
+      if (name.ends_with(kSuffix)) result.tensors.emplace_back(name.substr(0, name.size() - kSuffix.size()), Tensor());
+    }
+    return result.tensors.empty() ? read() : result;  // which tells what the members are
+  }
+
  private:
+  std::string_view name_of(zip_uint64_t index) const {
+    const char* name = zip_get_name(archive_.get(), index, 0);
+    return name ? name : "";
+  }
+
+  // How to read on where a member is none that can be read, and another one can.
+  std::string_view advice(std::string_view unreadable) const {
+    const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
+    for (zip_int64_t i = 0; i < count; ++i) {
+      const std::string_view name = name_of(static_cast<zip_uint64_t>(i));
+      if (name.ends_with(kSuffix) && name != unreadable) return "name an array, to read it alone (attn: --tensor NAME)";
+    }
+    return {};
+  }
+
   zip_stat_t checked(zip_uint64_t index) {
     zip_stat_t info;
     zip_stat_init(&info);
@@ -69,7 +103,9 @@ class NpzReader {
     }
     const std::string_view name(info.name);
     if (!name.ends_with(kSuffix)) {
-      origin_.fail("members named *.npy", in_quotes(name), "a PyTorch checkpoint has to be saved as safetensors");
+      const std::string_view hint = advice(name);
+      origin_.fail("members named *.npy", in_quotes(name),
+                   hint.empty() ? "a PyTorch checkpoint has to be saved as safetensors" : hint);
     }
     if (!names_.emplace(name).second) origin_.fail("member names that differ", in_quotes(name) + " twice");
     if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE) {
@@ -111,7 +147,7 @@ class NpzReader {
     const Member file(zip_fopen_index(archive_.get(), info.index, 0));
     if (!file) origin_.fail("a readable zip member", std::string(zip_strerror(archive_.get())));
     const std::string where = in_quotes(info.name) + " of " + std::string(origin_.source);
-    const Origin origin{origin_.op, where};
+    const Origin origin{.op = origin_.op, .source = where, .advice = advice(info.name)};
     Buffer start(std::min<std::size_t>(info.size, kMaxNpyHeader));
     fill(file.get(), start.unused(), origin);
     start.use(start.unused().size());
@@ -227,11 +263,16 @@ void check_names(const NamedTensors& tensors) {
 }  // namespace
 
 NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes) {
+  return parse_npz_named(bytes, source, {}, max_bytes);
+}
+
+NamedTensors parse_npz_named(Bytes bytes, std::string_view source, std::string_view name, std::uint64_t max_bytes) {
   const Origin origin{"parse_npz", source};
   // libzip would take no bytes for no members, and look for a zip behind other bytes.
   if (!starts_a_zip(bytes)) origin.fail("a zip archive", std::to_string(bytes.size()) + " bytes of something else");
   if (as_text(bytes) == kEmptyZip) return {.format = Format::npz};
-  return NpzReader(bytes, origin, most_unpacked(bytes.size(), max_bytes)).read();
+  NpzReader reader(bytes, origin, most_unpacked(bytes.size(), max_bytes));
+  return name.empty() ? reader.read() : reader.read(name);
 }
 
 void write_npz(OutputFile& file, const NamedTensors& tensors) {

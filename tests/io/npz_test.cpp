@@ -155,6 +155,33 @@ TEST_F(NpzFile, RoundTrips) {
   }
 }
 
+// Arrays of objects, and files that are no arrays, are passed over; an error says how to do so.
+TEST_F(NpzFile, AnArrayIsReadByItsNameWhateverElseThereIs) {
+  Member bomb = honest("bomb.npy", array());
+  bomb.size = 0x7fffffff;
+  const std::string objects = read(data_path("unsupported_object.npy"));
+  const std::vector<std::pair<Member, std::string>> others{{honest("a.npy", objects), "\"a.npy\" of "},
+                                                           {honest("readme.txt", "text"), "found \"readme.txt\""},
+                                                           {bomb, "compressed bytes can hold"}};
+  for (const auto& [other, told] : others) {
+    SCOPED_TRACE(other.name);
+    write(path("x.npz"), zip({other, honest("x.npy", array())}));
+    expect_golden(io::load_tensor(path("x.npz"), "x"), DType::f32, {2, 3});
+    expect_error(Error::Kind::data, {told}, [&] { io::load_tensor(path("x.npz")); });
+    expect_error(Error::Kind::argument, {"a tensor named \"y\"", "\"x\""},
+                 [&] { io::load_tensor(path("x.npz"), "y"); });
+    if (other.size == 0x7fffffff) continue;
+    expect_error(Error::Kind::data, {"name an array, to read it alone"}, [&] { io::load_tensor(path("x.npz")); });
+  }
+  write(path("x.npz"), zip({bomb, honest("x.npy", array())}));
+  expect_error(Error::Kind::data, {"compressed bytes can hold"}, [&] { io::load_tensor(path("x.npz"), "bomb"); });
+  expect_error(Error::Kind::data, {"at most 100 bytes unpacked"}, [&] { io::load_tensor(path("x.npz"), "x", 100); });
+  write(path("x.npz"), zip({honest("x.npy", array()), honest("x.npy", array())}));
+  expect_error(Error::Kind::data, {"\"x.npy\" twice"}, [&] { io::load_tensor(path("x.npz"), "x"); });
+  write(path("x.npz"), zip({honest("archive/data.pkl", "x")}));
+  expect_error(Error::Kind::data, {"archive/data.pkl", "safetensors"}, [&] { io::load_tensor(path("x.npz"), "x"); });
+}
+
 TEST_F(NpzFile, WritesTheSameBytesEachTime) {
   const io::NamedTensors tensors{.tensors = {{"x", golden(DType::f32, {2, 3})}}};
   io::save_npz(path("a.npz"), tensors);
