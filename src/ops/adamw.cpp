@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/optim.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "ops/weights.hpp"
@@ -16,14 +17,20 @@ namespace {
 constexpr const char* kAdamW = "AdamW";
 
 void check(const AdamWConfig& c) {
-  const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
-  const auto finite = [](double x) { return x >= 0 && std::isfinite(x); };
-  if (!fraction(c.beta1) || !fraction(c.beta2) || !finite(c.epsilon) || !finite(c.weight_decay)) {
-    throw Error(Error::Kind::argument, kAdamW,
-                "beta1 and beta2 in [0, 1), finite epsilon and weight_decay of at least 0",
-                std::to_string(c.beta1) + ", " + std::to_string(c.beta2) + ", " + std::to_string(c.epsilon) + ", " +
-                    std::to_string(c.weight_decay));
-  }
+  const auto require = [](const char* what, const char* range, double x, bool holds) {
+    if (holds) return;
+    throw Error(Error::Kind::argument, kAdamW, std::string(what) + " " + range, shortest_decimal(x));
+  };
+  const auto fraction = [&](const char* what, double beta) {
+    require(what, "from 0 to below 1", beta, beta >= 0 && beta < 1);
+  };
+  const auto finite = [&](const char* what, double x) {
+    require(what, "finite and of at least 0", x, x >= 0 && std::isfinite(x));
+  };
+  fraction("beta1", c.beta1);
+  fraction("beta2", c.beta2);
+  finite("epsilon", c.epsilon);
+  finite("weight_decay", c.weight_decay);
 }
 
 void require_gradient(const Parameter& p) {

@@ -30,6 +30,10 @@ void check_config(const TrainConfig& c, const TrainRanks& ranks, std::int64_t co
   require(c.min_lr >= 0 && c.min_lr <= c.lr, "TrainConfig::min_lr", "a number from 0 to " + called("TrainConfig::lr"),
           c.min_lr);
   require(c.clip >= 0, "TrainConfig::clip", "a number of at least 0", c.clip);
+  const AdamWConfig& adamw = c.optimizer;
+  require(adamw.beta2 >= 0 && adamw.beta2 < 1, "AdamWConfig::beta2", "a number from 0 to below 1", adamw.beta2);
+  require(adamw.weight_decay >= 0 && std::isfinite(adamw.weight_decay), "AdamWConfig::weight_decay",
+          "a number of at least 0", adamw.weight_decay);
   require(ranks.sequence >= 1 && ranks.size() % ranks.sequence == 0, "TrainRanks::sequence",
           "a divisor of the " + std::to_string(ranks.size()) + " ranks", ranks.sequence);
   require(c.batch % ranks.data() == 0, "TrainConfig::batch",

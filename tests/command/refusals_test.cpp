@@ -71,7 +71,9 @@ TEST_F(Refusals, OfTraining) {
   const std::string train = "train --text t.txt --steps 1 --out ";
   expect(train + "there.safetensors", "[--out] expected no model there yet");
   expect(train + "m.safetensors --validation 2", "[--validation] expected a part between 0 and 1; found 2");
-  expect(train + "m.safetensors --beta2 2", "[--beta2] expected a number from 0 to 1; found 2");
+  expect(train + "m.safetensors --beta2 2", "[--beta2] expected a number from 0 to below 1; found 2");
+  expect(train + "m.safetensors --beta2 1", "[--beta2] expected a number from 0 to below 1; found 1");
+  expect(train + "m.safetensors --weight-decay -1", "[--weight-decay] expected a number of at least 0; found -1");
   expect(train + "m.safetensors --dropout 2", "[--dropout] expected a number from 0 to 1; found 2");
   expect(train + "m.safetensors --ranks parts=2", "[--ranks] expected data=N, sequence=N or both");
   expect(train + "m.safetensors --scheme ring", "[--scheme] expected --ranks with sequence=2 or more");

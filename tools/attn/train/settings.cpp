@@ -28,7 +28,7 @@ void each_setting(Settings& s, F&& f) {
   f("--min-lr", s.train.min_lr, "The learning rate at the end.");
   f("--warmup", s.train.warmup, "The number of steps over which the learning rate rises.");
   f("--weight-decay", s.train.optimizer.weight_decay, "The weight decay of matrices.");
-  f("--beta2", s.train.optimizer.beta2, "The decay of AdamW's mean of squares.");
+  f("--beta2", s.train.optimizer.beta2, "The decay of AdamW's mean of squares, from 0 to below 1.");
   f("--clip", s.train.clip, "The largest norm that the gradient is clipped to; 0 clips nothing.");
   f("--validation", s.validation, "The share of the text, its end, that is validated on and not trained on.");
   f("--eval-every", s.train.eval_every, "The number of steps between validations.");
@@ -54,7 +54,6 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
   });
   verb.find("--rng")->one_of({"philox", "native", "mkl"});
   verb.find("--dropout")->between(0, 1);
-  verb.find("--beta2")->between(0, 1);
   verb.add_option("--family NAME", settings.family,
                   "The family of the new model: gpt2, or one of those that attn generate reads, with that family's "
                   "defaults.")
