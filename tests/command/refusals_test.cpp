@@ -74,6 +74,7 @@ TEST_F(Refusals, OfTraining) {
   expect(train + "m.safetensors --beta2 2", "[--beta2] expected a number from 0 to below 1; found 2");
   expect(train + "m.safetensors --beta2 1", "[--beta2] expected a number from 0 to below 1; found 1");
   expect(train + "m.safetensors --weight-decay -1", "[--weight-decay] expected a number of at least 0; found -1");
+  expect(train + "m.safetensors --context 8 --until 2", "[--until] expected a step up to 1, the last one; found 2");
   expect(train + "m.safetensors --dropout 2", "[--dropout] expected a number from 0 to 1; found 2");
   expect(train + "m.safetensors --ranks parts=2", "[--ranks] expected data=N, sequence=N or both");
   expect(train + "m.safetensors --scheme ring", "[--scheme] expected --ranks with sequence=2 or more");

@@ -118,6 +118,7 @@ TEST_F(TrainTest, DivergedItStopsAndKeepsTheLastFiniteCheckpoint) {
   // Before there is a checkpoint; and from one.
   std::filesystem::remove(path("m.safetensors"));
   std::filesystem::remove(path("m.training.safetensors"));
+  std::filesystem::remove(path("m.svg"));
   const auto before = files();
   const Ran none = run(kRun + "--weight-decay 1e30 --save-every 10 --out m.safetensors");
   EXPECT_EQ(none.status, 3);
@@ -170,6 +171,36 @@ TEST_F(TrainTest, ReplacesAModelOnlyByForce) {
   out_of(tiny + "--steps 3 --out m.safetensors --force");
   out_of(tiny + "--steps 3 --out new.safetensors");
   EXPECT_EQ(result("m"), result("new"));
+}
+
+TEST_F(TrainTest, ReplacesNoFileOfTheUsersButByForce) {
+  const std::string tiny = "attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 --text ";
+  write("logo.svg", "a drawing");
+  write("logo.best.safetensors", "a model");
+  write("a.svg", read(path("text.txt")));
+  std::filesystem::create_symlink("a.svg", path("b.svg"));
+  const std::string force = "replace it by --force";
+  refused(tiny + "text.txt --out m.safetensors --curve logo.svg", 2, {"[--curve] expected no file there yet", force});
+  refused(tiny + "text.txt --out logo.safetensors", 2, {"[--out] expected no model there yet", force});
+  std::filesystem::remove(path("logo.best.safetensors"));
+  refused(tiny + "text.txt --out logo.safetensors", 2,
+          {"[--curve] expected no file there yet; found \"logo.svg\"", force});
+  // What is read is never replaced.
+  const std::string read_too = "a place other than that of --text, which is read";
+  refused(tiny + "a.svg --out m.safetensors --force --curve a.svg", 2, {"[--curve] expected " + read_too});
+  refused(tiny + "text.txt a.svg --out b.safetensors --force", 2, {"[--curve] expected " + read_too});
+  write("t.safetensors", read(path("text.txt")));
+  write("t.training.safetensors", read(path("text.txt")));
+  refused(tiny + "t.safetensors --out t.safetensors --force", 2, {"[--out] expected " + read_too});
+  refused(tiny + "t.training.safetensors --out t.safetensors --force", 2, {"[--out] expected " + read_too});
+  // A run's own curve goes on.
+  out_of(tiny + "text.txt --out logo.safetensors --force --until 1");
+  EXPECT_THAT(read(path("logo.svg")), StartsWith("<svg"));
+  out_of("attn train --text text.txt --out logo.safetensors --resume");
+  refused("attn train --text b.svg --out logo.safetensors --resume --curve a.svg", 2,
+          {"[--curve] expected " + read_too});
+  std::filesystem::create_symlink("/dev/null", path("null.svg"));
+  out_of(tiny + "text.txt --out n.safetensors --curve null.svg");
 }
 
 TEST_F(TrainTest, OneAtATimeAndAKilledOneLocksNobodyOut) {

@@ -61,8 +61,9 @@ constexpr const char* kTrainNotes =
     "appears with all of its files at once, and --force replaces all of an older one. The tokenizer "
     "of a "
     "GGUF file stays in that file: name it by --tokenizer to generate or to resume.\n\n"
-    "Otherwise two files are written: --out, the model in the names of Hugging Face's files, and beside it "
-    "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit. Where the validation loss "
+    "Otherwise three files are written: --out, the model in the names of Hugging Face's files, and beside it "
+    "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit, and NAME.svg, the loss "
+    "curve. None of them may be there yet, unless --force is given. Where the validation loss "
     "was lowest before the last step, NAME.best.safetensors has the model of that step, and a message says when the "
     "text "
     "begins to be learned by heart. With --keep-every N the model of every Nth step is kept as "
@@ -255,7 +256,9 @@ std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const
   if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
     refuse("--text", ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
   }
-  if (ranks.first()) files.reserve(flags.resume, flags.force);
+  TrainingFiles::Inputs inputs{{"--from", flags.from}, {"--config", flags.settings.config}};
+  for (const std::string& text : flags.text) inputs.emplace_back("--text", text);
+  if (ranks.first()) files.reserve(flags.resume, flags.force, inputs);
   tokenizer = tokenizer_of(flags);
   return flags.resume ? resumed(verb, flags, ranks, files, *tokenizer) : started(verb, flags, ranks, files, *tokenizer);
 }
@@ -320,6 +323,11 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
     together(ranks.transport, [&] {
       refuse("--until", formatted("a step from {} on, which the checkpoint has reached", done),
              std::to_string(flags.until));
+    });
+  }
+  if (flags.until > run.config().steps) {
+    together(ranks.transport, [&] {
+      refuse("--until", formatted("a step up to {}, the last one", run.config().steps), std::to_string(flags.until));
     });
   }
   if (ranks.first()) introduce(*training);
@@ -391,7 +399,8 @@ void define_train(Verb& verb, int& status) {
   verb.add_option("--out FILE", flags->out, "The model to write: a .safetensors file, or with --from a folder.")
       .required();
   verb.add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out.");
-  verb.add_flag("--force", flags->force, "Replace the model that --out names, where --resume is not given.");
+  verb.add_flag("--force", flags->force,
+                "Replace the model that --out names and its curve, where --resume is not given.");
   verb.add_option("--on-nan WHAT", flags->on_nan,
                   "What to do at a loss or gradient that is not finite: stop, or skip that step.")
       .one_of({"stop", "skip"});

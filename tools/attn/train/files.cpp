@@ -47,8 +47,9 @@ TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::
   if (io::place_of_folder(curve_.parent_path()) == folder_) curve_ = folder_ / curve_.filename();
 }
 
-void TrainingFiles::reserve(bool resume, bool replace) {
+void TrainingFiles::reserve(bool resume, bool replace, const Inputs& inputs) {
   const bool makes_folder = !folder_.empty() && !resume;
+  require_no_input(makes_folder, inputs);
   if (makes_folder) {
     const io::OutputFolder probe(folder_, "--out");
     io::remove_abandoned(folder_);
@@ -78,7 +79,7 @@ void TrainingFiles::require_checkpoint(bool resume) const {
 }
 
 void TrainingFiles::require_new() const {
-  std::vector<fs::path> taken = folder_.empty() ? std::vector{model_, checkpoint_} : std::vector{folder_};
+  std::vector<fs::path> taken = folder_.empty() ? std::vector{model_, checkpoint_, best_} : std::vector{folder_};
   if (folder_.empty()) {
     for (const KeptModel& kept : kept_models(model_)) taken.push_back(kept.path);
   }
@@ -86,6 +87,31 @@ void TrainingFiles::require_new() const {
     if (!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path))) continue;
     refuse("--out", "no model there yet", formatted("\"{}\"", path.string()),
            "continue it by --resume, or replace it by --force");
+  }
+  if (!fs::is_regular_file(curve_)) return;  // what a stream has got cannot be lost
+  refuse("--curve", "no file there yet", formatted("\"{}\"", curve_.string()),
+         "give another name, or replace it by --force");
+}
+
+// By whatever name, and whether or not something may be replaced.
+void TrainingFiles::require_no_input(bool makes_folder, const Inputs& inputs) const {
+  const auto same = [](const fs::path& one, const fs::path& other) {
+    std::error_code none;  // where one of them is not there
+    return fs::equivalent(one, other, none) && (fs::is_regular_file(one) || fs::is_directory(one));
+  };
+  const auto refuse_output = [](const char* output, const std::string& input, const fs::path& path) {
+    refuse(output, formatted("a place other than that of {}, which is read", input),
+           formatted("\"{}\"", path.string()));
+  };
+  for (const auto& [flag, input] : inputs) {
+    if (input.empty()) continue;
+    for (const fs::path& output : {model_, checkpoint_, best_}) {
+      if (same(output, input)) refuse_output("--out", flag, output);
+    }
+    if (same(curve_, input)) refuse_output("--curve", flag, curve_);
+    if (makes_folder && (same(folder_, input) || same(folder_, input.parent_path()))) {
+      refuse_output("--out", flag, folder_);
+    }
   }
 }
 

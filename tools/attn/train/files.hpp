@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "common/outputs.hpp"
@@ -27,10 +29,13 @@ class TrainingFiles {
   const std::filesystem::path& curve() const noexcept { return curve_; }
   const std::filesystem::path& best() const noexcept { return best_; }
 
-  // Throws Error: (file) where nothing can be written, (argument) for names that are no files of their own, and, unless
-  // the run is resumed, (argument) where something is there already that `replace` is not meant for. Takes the lock,
-  // and removes what killed runs have left.
-  void reserve(bool resume, bool replace);
+  // What is read, by its flag.
+  using Inputs = std::vector<std::pair<std::string, std::filesystem::path>>;
+
+  // Throws Error: (file) where nothing can be written, (argument) for names that are no files of their own or those of
+  // inputs, and, unless the run is resumed, (argument) where something is there already that `replace` is not meant
+  // for. Takes the lock, and removes what killed runs have left.
+  void reserve(bool resume, bool replace, const Inputs& inputs);
   // The folder gets these beside the model.
   void set_companions(Companions files) { companions_ = std::move(files); }
   // The run was read from the checkpoint. All ranks call it.
@@ -47,6 +52,7 @@ class TrainingFiles {
  private:
   void require_checkpoint(bool resume) const;
   void require_new() const;
+  void require_no_input(bool makes_folder, const Inputs& inputs) const;
   void require_replaceable() const;  // a folder
   void write(Training& training, const TrainCheckpoint& checkpoint, bool keep);
   void remove_kept(std::int64_t but) const;  // those of an older run
