@@ -68,8 +68,10 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
   verb.add_option("--config FILE", settings.config, "A config.json, which says all of what the new model is.")
       .default_is("--family and its sizes");
   verb.add_option("--gelu FORM", gelu, "The form of GELU: tanh, as in GPT-2, or exact.").one_of({"tanh", "exact"});
-  verb.add_option("--precision NAME", precision,
-                  "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16).")
+  verb.add_option(
+          "--precision NAME", precision,
+          "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (one, on AMX "
+          "and AVX-512 BF16). Other processors compute as highest.")
       .one_of({"highest", "high", "medium"});
   verb.add_flag("--reproducible", settings.train.reproducible,
                 "Give the same bits on any number of data-parallel ranks that divides --batch: each text's gradient is "
