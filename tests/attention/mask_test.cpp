@@ -71,11 +71,6 @@ TEST(Mask, WithoutItsTensorIsRefused) {
   refused("query_starts", [&] { Mask::sequences({}, starts); });
   refused("key_starts", [&] { Mask::sequences(starts, {}); });
   refused("block_keep", [] { Mask::blocks({}, 2, 2); });
-  const Tensor x = Tensor::ones({1, 1, 2, 2});
-  Mask sizes;
-  sizes.block_key = 2;
-  expect_error(Error::Kind::argument, {"mask.block_keep beside block_query and block_key"},
-               [&] { attention(x, x, x, {.mask = sizes}); });
 }
 
 }  // namespace
