@@ -134,8 +134,8 @@ void bench(const Verb& verb, const BenchFlags& flags) {
     return bench_on_ranks(flags, *ranks);
   }
   require_no_scheme(flags.scheme);
+  if (!flags.isa.empty()) force(flags.isa);  // before the rows, whose masks are tried
   const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
-  if (!flags.isa.empty()) force(flags.isa);
   if (flags.explain) return write_stdout(explained(plan.rows, plan.threads, flags.json));
   StatusLine status;
   const auto measured = measure(plan, [&status, shown = isatty(STDERR_FILENO) != 0](const std::string& text) {

@@ -42,8 +42,9 @@ std::string filled(std::string_view text, std::size_t column) {
 
 std::string help_line(std::string_view left, std::string_view what) {
   const std::size_t column = description_column();
-  std::string text = padded("  " + std::string(left), column);
-  if (width_of(text) > column || text.back() != ' ') text.append("\n").append(column, ' ');
+  std::string text = "  " + std::string(left);
+  const bool beside = width_of(text) + 2 <= column;  // two blanks at least
+  text = beside ? padded(text, column) : text.append("\n").append(column, ' ');
   return text.append(filled(what, column)).append("\n");
 }
 
