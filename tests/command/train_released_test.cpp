@@ -69,6 +69,17 @@ TEST_F(TrainReleased, LearnsWithProductsOfBfloat16) {
   EXPECT_EQ(saved.tensors.front().second.dtype(), DType::f32);
 }
 
+// With --force a model takes the place of the one that it was made of.
+TEST_F(TrainReleased, AModelMayBeTrainedOnInItsPlace) {
+  const std::string train = "attn train --text text.txt --context 16 --batch 4 --steps 2 --warmup 1 --from ";
+  out_of(train + "llama --out mine");
+  const std::string before = read(path("mine/model.safetensors"));
+  refused(train + "mine --out mine", 2, {"--out", "--force"});
+  EXPECT_EQ(read(path("mine/model.safetensors")), before);
+  out_of(train + "mine --out mine --force");
+  EXPECT_NE(read(path("mine/model.safetensors")), before);
+}
+
 // Templates in a folder of their own go along, and the folder may be replaced; a file that nobody knows may not.
 TEST_F(TrainReleased, KeepsAdditionalTemplates) {
   fs::create_directory(path("llama/additional_chat_templates"));

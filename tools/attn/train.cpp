@@ -256,7 +256,8 @@ std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const
   if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
     refuse("--text", ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
   }
-  TrainingFiles::Inputs inputs{{"--from", flags.from}, {"--config", flags.settings.config}};
+  // --from is not among them: with --force a model may be trained on in its place.
+  TrainingFiles::Inputs inputs{{"--config", flags.settings.config}};
   for (const std::string& text : flags.text) inputs.emplace_back("--text", text);
   if (ranks.first()) files.reserve(flags.resume, flags.force, inputs);
   tokenizer = tokenizer_of(flags);
