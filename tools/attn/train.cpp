@@ -300,6 +300,14 @@ void check(Divergence& divergence, const Trainer::Step& step, const TrainingFile
   together(ranks, [&] { throw files.diverged(*found, may_skip ? ", or leave such steps out by --on-nan skip" : ""); });
 }
 
+// Throws Error (argument) for a step at which this run cannot end.
+void require_until(std::int64_t until, const Trainer& run) {
+  const std::int64_t done = run.steps_done(), last = run.config().steps;
+  if (until > last) refuse("--until", formatted("a step up to {}, the last one", last), std::to_string(until));
+  if (until == 0 || until >= done) return;
+  refuse("--until", formatted("a step from {} on, which the checkpoint has reached", done), std::to_string(until));
+}
+
 Progress::Form form_of(const TrainFlags& flags) {
   if (flags.json) return Progress::Form::json;
   return isatty(STDERR_FILENO) ? Progress::Form::bar : Progress::Form::lines;
@@ -320,17 +328,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   require_equal_ranks(*training);
   TrainingFiles& files = *place;
   Trainer& run = training->trainer;
-  if (const std::int64_t done = training->trainer.steps_done(); flags.until > 0 && flags.until < done) {
-    together(ranks.transport, [&] {
-      refuse("--until", formatted("a step from {} on, which the checkpoint has reached", done),
-             std::to_string(flags.until));
-    });
-  }
-  if (flags.until > run.config().steps) {
-    together(ranks.transport, [&] {
-      refuse("--until", formatted("a step up to {}, the last one", run.config().steps), std::to_string(flags.until));
-    });
-  }
+  together(ranks.transport, [&] { require_until(flags.until, run); });
   if (ranks.first()) introduce(*training);
 
   catch_signals();
