@@ -69,8 +69,8 @@ TEST(Gguf, WhatIsNotInTheFileIsRefused) {
   io::GgufTensor tensor = *file.find("Q4_1");
   expect_same_bits(file.load(tensor), file.load(*file.find("Q4_1")), "a copy");
   const auto blocks = file.load_blocks(tensor, 0, 3);
-  for (const auto& [first, last] : {std::pair{-1, 2}, {0, 4}, {3, 2}}) {
-    refused("rows from " + std::to_string(first), [&] { blocks->read(first, last); });
+  for (const auto& rows : {std::pair{-1, 2}, {0, 4}, {3, 2}}) {
+    refused("rows from " + std::to_string(rows.first), [&] { blocks->read(rows.first, rows.second); });
   }
   EXPECT_EQ(blocks->read(1, 1).shape(), (Shape{0, 512}));
   refused("row -1", [&] { file.load_blocks(tensor, -1, 2); });
