@@ -78,15 +78,15 @@ def linear_attention(
         )  # fmt: skip
     op = "linear_attention"
     rows = int64(lengths, "lengths", op), int64(cu_seqlens, "cu_seqlens", op)
-    inputs = (*(_followed_by_none(each, op, "query") for each in (query, key, value, decay, beta, initial_state)), *rows)
+    inputs = (*(_unfollowed(each, op) for each in (query, key, value, decay, beta, initial_state)), *rows)
     both = flag(return_state, op, "return_state")
     found: Any = _attn.linear_attention(inputs, rule, scale, heads, kind)
     output, state = (take(each, query) for each in found) if kind == DLPACK else found
     return (output, state) if both else output
 
 
-def _followed_by_none(array: Any, op: str, first: str) -> Any:
-    return without_gradient(array, op, f"pass a {first} of PyTorch, or .detach()")
+def _unfollowed(array: Any, op: str) -> Any:
+    return without_gradient(array, op, "pass tensors of PyTorch alone, or .detach()")
 
 
 def causal_convolution(
@@ -117,7 +117,7 @@ def causal_convolution(
             x, weight, bias, silu=silu, initial_state=initial_state, cu_seqlens=cu_seqlens, return_state=return_state
         )
     op = "causal_convolution"
-    given = (_followed_by_none(each, op, "first array") for each in (x, weight, bias, initial_state))
+    given = (_unfollowed(each, op) for each in (x, weight, bias, initial_state))
     both = flag(return_state, op, "return_state")
     found: Any = _attn.causal_convolution((*given, int64(cu_seqlens, "cu_seqlens", op)), silu, kind)
     output, state = (take(each, x) for each in found) if kind == DLPACK else found
