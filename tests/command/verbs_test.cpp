@@ -50,6 +50,15 @@ TEST_F(Verbs, DemoNamesTheWordsOfEachTable) {
   EXPECT_EQ(tables, 9);
 }
 
+TEST_F(Verbs, LongWordsFit) {
+  const std::string text = "'" + std::string(90, 'a') + " cat'", cut = std::string(19, 'a') + "…";
+  for (const char* verb : {"demo ", "run self-v1 --text ", "explain self-v1 --text "}) {
+    const std::string told = out_of("attn " + (verb + text));
+    EXPECT_THAT(told, HasSubstr(cut)) << verb;
+    expect_width(told, 80);
+  }
+}
+
 TEST_F(Verbs, ColourOnlyOnATerminalThatWantsIt) {
   EXPECT_THAT(out_of("attn demo"), Not(HasSubstr("\x1b")));
   EXPECT_THAT(out_of("attn explain causal"), Not(HasSubstr("\x1b")));

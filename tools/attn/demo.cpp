@@ -10,6 +10,7 @@
 #include "common/terminal.hpp"
 #include "common/words.hpp"
 #include "core/escape.hpp"
+#include "report/figure/text.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -61,7 +62,7 @@ class Demo {
     const std::string count = x_.size(0) == 6   ? "Six words"
                               : x_.size(0) == 1 ? "One word"
                                                 : formatted("{} words", x_.size(0));
-    return style_.strong("\"" + title_ + "\"") + "\n" +
+    return style_.strong("\"" + figure::shortened(title_, kColumns - 2) + "\"") + "\n" +
            say(count +
                ", each an embedding of three numbers. Attention lets every word look\n"
                "at the others and take from each as much as it matters.") +

@@ -12,6 +12,7 @@
 #include "common/format.hpp"
 #include "core/escape.hpp"
 #include "io/output_file.hpp"
+#include "report/figure/text.hpp"
 
 namespace attn::tool {
 namespace {
@@ -34,7 +35,7 @@ std::string with_labels(const Tensor& tensor, std::span<const std::string> label
   for (std::string& line : lines) {
     if (line.find(']') == std::string::npos) continue;  // a row may take several lines, and this is not its last
     const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
-    line.append(kBeforeLabel).append(escaped(labels[index]));
+    line.append(kBeforeLabel).append(figure::shortened(escaped(labels[index]), kLongestLabel));
     ++row;
   }
   return joined(lines, "\n");
@@ -161,7 +162,8 @@ std::string labelled(const Tensor& tensor, std::span<const std::string> labels) 
   const std::string whole = with_labels(tensor, labels, options);
   if (widest_line(whole) <= columns) return whole;
   std::size_t longest = 0;
-  for (const std::string& label : labels) longest = std::max(longest, width_of(kBeforeLabel) + width_of(label));
+  for (const std::string& label : labels) longest = std::max(longest, std::min(width_of(label), kLongestLabel));
+  longest += width_of(kBeforeLabel);
   options.line_width -= static_cast<int>(std::min(longest, columns / 2)) + 2;  // "])" may stand between
   return with_labels(tensor, labels, options);
 }

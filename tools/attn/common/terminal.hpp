@@ -13,6 +13,7 @@
 namespace attn::tool {
 
 inline constexpr std::size_t kColumns = 80;
+inline constexpr std::size_t kLongestLabel = 20;  // of a row: what is longer is cut
 
 // Throws Error (file) when the text could not be written, io::ClosedPipe when nobody reads it (attn demo | head -1).
 void write_stdout(std::string_view text);

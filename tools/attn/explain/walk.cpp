@@ -13,6 +13,7 @@
 #include "attn/steps.hpp"
 #include "common/arithmetic.hpp"
 #include "common/format.hpp"
+#include "report/figure/text.hpp"
 #include "report/html/blocks.hpp"
 
 namespace attn::tool {
@@ -20,6 +21,10 @@ namespace {
 
 constexpr std::int64_t kMostRows = 10, kMostComponents = 4;
 constexpr std::size_t kMostWeights = 8;
+
+std::string label_of(const std::vector<std::string>& tokens, std::int64_t token) {
+  return tokens.empty() ? "" : figure::shortened(tokens[static_cast<std::size_t>(token)], kLongestLabel);
+}
 
 std::int64_t checked(const char* flag, std::int64_t value, std::int64_t count, const char* what) {
   if (value >= 1 && value <= count) return value - 1;
@@ -102,13 +107,9 @@ std::vector<std::int64_t> Walk::shown_keys() const {
   return keys;
 }
 
-std::string Walk::label(std::int64_t token) const {
-  return walked_.tokens.empty() ? "" : walked_.tokens[static_cast<std::size_t>(token)];
-}
+std::string Walk::label(std::int64_t token) const { return label_of(walked_.tokens, token); }
 
-std::string Walk::key_label(std::int64_t key) const {
-  return walked_.context_tokens.empty() ? "" : walked_.context_tokens[static_cast<std::size_t>(key)];
-}
+std::string Walk::key_label(std::int64_t key) const { return label_of(walked_.context_tokens, key); }
 
 // ---- one section each -----------------------------------------------------------------
 
