@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "core/escape.hpp"
 #include "core/memory.hpp"
 
 namespace attn::io {
@@ -87,7 +88,7 @@ void Buffer::grow() {
 }
 
 std::string source_name(const std::filesystem::path& path) {
-  return path == "-" ? "standard input" : in_quotes(path.native());
+  return path == "-" ? "standard input" : '"' + escaped(path.native()) + '"';
 }
 
 std::size_t most_file_bytes() noexcept {

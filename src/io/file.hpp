@@ -34,7 +34,7 @@ std::size_t most_file_bytes() noexcept;
 // bytes, of which no more are read.
 Buffer read_file(const std::filesystem::path& path, std::string_view op, std::size_t most = most_file_bytes());
 
-// How the path is called in messages: quoted, or "standard input".
+// How the path is called in messages: quoted and whole, or "standard input".
 std::string source_name(const std::filesystem::path& path);
 
 // A closed-on-destruction file descriptor.

@@ -48,7 +48,7 @@ void remove_old(const fs::path& path) {
   fs::remove(path, failed);
   if (!failed) return;
   throw Error(Error::Kind::file, kSave, "a folder whose files can be replaced",
-              io::in_quotes(path.native()) + " (" + failed.message() + ")");
+              io::source_name(path) + " (" + failed.message() + ")");
 }
 
 bool has_text(const fs::path& path, const std::string& text) {

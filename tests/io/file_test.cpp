@@ -73,6 +73,10 @@ TEST_F(File, SaysWhyItCannotRead) {
 TEST_F(File, NamesTheFileInErrors) {
   write(path("bad.npy"), "\x93NUMPY and no more");
   expect_error(Error::Kind::data, {"[parse_npy]", "bad.npy"}, [&] { io::load(path("bad.npy")); });
+  const std::string deep = "models--with-a-long-name/snapshots/0123456789012345678901234567890123456789.npy";
+  std::filesystem::create_directories(path(deep).parent_path());
+  write(path(deep), "\x93NUMPY and no more");
+  expect_error(Error::Kind::data, {path(deep).native() + "\""}, [&] { io::load(path(deep)); });
   write(path("empty.npy"), "");
   expect_error(Error::Kind::data, {"an empty file", "empty.npy"}, [&] { io::load(path("empty.npy")); });
 }
