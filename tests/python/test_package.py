@@ -64,16 +64,22 @@ def test_command():
         assert result.returncode == 3 and "without the command" in result.stderr
 
 
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory):
+    """Runs it with one cache for all, as it takes a minute to read PyTorch."""
+    pytest.importorskip("mypy")
+    cache = str(tmp_path_factory.mktemp("mypy"))
+    return lambda *arguments: run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", cache, *arguments)
+
+
 @pytest.mark.no_sanitizer
-@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
-def test_the_package_itself_is_well_typed(tmp_path):
-    result = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), "-p", "attn")
+def test_the_package_itself_is_well_typed(mypy):
+    result = mypy("-p", "attn")
     assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.no_sanitizer
-@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
-def test_types(tmp_path):
+def test_types(mypy, tmp_path):
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_attn.pyi").exists()
     use = tmp_path / "use.py"
     use.write_text(
@@ -84,8 +90,8 @@ def test_types(tmp_path):
         "attn.scaled_dot_product_attention(x, x, x, is_causal=True, window=(3, 0))\n"
         "attn.manual_seed(1).rand(2, 3)\n"
     )
-    good = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), str(use))
+    good = mypy(str(use))
     assert good.returncode == 0, good.stdout
     use.write_text("import attn\nattn.MultiHeadAttention('three', 4, 6, 0.0, 2)\nattn.nothing\n")
-    bad = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), str(use))
+    bad = mypy(str(use))
     assert bad.stdout.count("error:") == 2, bad.stdout
