@@ -126,7 +126,8 @@ class Generation {
   Generation(LanguageModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
              std::uint64_t seed);
   // Draws for every text that is not done its next token, and at times one more; the first step reads the prompts.
-  // Returns whether a text is left that is not done.
+  // Returns whether a text is left that is not done. A step that throws, as `each` may, leaves some texts without their
+  // token: the next one throws Error (argument).
   bool step(const std::function<bool(std::size_t, std::int64_t)>& each = {});
   std::vector<Continuation> texts() const;  // as far as they are written
 
@@ -146,7 +147,7 @@ class Generation {
   std::vector<Text> texts_;
   std::vector<std::int64_t> next_;  // of a text that is done the last one again, which nobody reads
   Decoder decoder_;
-  bool begun_ = false;
+  bool begun_ = false, whole_ = true;  // whether a step was taken, and each to its end
 };
 
 }  // namespace attn

@@ -77,18 +77,18 @@ Tensor Generation::read_anew(std::size_t i, bool all) {
 }
 
 bool Generation::step(const std::function<bool(std::size_t, std::int64_t)>& each) {
+  if (!whole_) throw Error(Error::Kind::argument, kGenerate, "steps that ended", "one that threw", "begin anew");
   if (!unfinished()) return false;
+  whole_ = false;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (begun_ && decoder_.length(static_cast<std::int64_t>(i)) < context_) continue;
     draw(i, read_anew(i, !begun_ && std::ssize(texts_[i].ids) <= context_), each);
   }
-  if (!begun_) {
-    begun_ = true;
-    return unfinished();
+  if (begun_ && unfinished()) {
+    const Tensor logits = decoder_.read(next_);
+    for (std::size_t i = 0; i < texts_.size(); ++i) draw(i, logits.select(0, static_cast<std::int64_t>(i)), each);
   }
-  if (!unfinished()) return false;
-  const Tensor logits = decoder_.read(next_);
-  for (std::size_t i = 0; i < texts_.size(); ++i) draw(i, logits.select(0, static_cast<std::int64_t>(i)), each);
+  begun_ = whole_ = true;
   return unfinished();
 }
 

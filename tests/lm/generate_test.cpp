@@ -108,6 +108,16 @@ TEST(Generation, RefusesWhatHasNoRoom) {
   EXPECT_TRUE(generate(model, prompts, {.tokens = 0}, 1)[0].ids.empty());
 }
 
+TEST(Generation, DoesNotGoOnFromAStepThatThrew) {
+  LanguageModel model = load_language_model(kData / "llama");
+  const std::vector<Ids> prompts{{1, 2}, {3}};
+  Generation generation(model, prompts, {.tokens = 5}, 1);
+  const auto fails = [](std::size_t, std::int64_t) -> bool { throw std::runtime_error("full disk"); };
+  EXPECT_THROW(generation.step(fails), std::runtime_error);
+  expect_error(Error::Kind::argument, {"one that threw", "begin anew"}, [&] { generation.step(); });
+  EXPECT_EQ(generation.texts()[0].ids.size(), 1u);
+}
+
 // A layer with a window keeps what it shows, however long the text; prompts longer than a piece are read in pieces.
 TEST(Generation, AWindowsMemoryStays) {
   LanguageModelConfig config = open_pretrained(kData / "mistral").config;
