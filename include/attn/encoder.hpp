@@ -36,6 +36,8 @@ class Encoder : public Module {
 
   // Token ids int64 (t) or (b, t), t up to context_length → hidden states (…, t, width).
   Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
+  // The same with edits of its steps (attn/edits.hpp).
+  Tensor forward(const Tensor& ids, const ForwardOptions& options);
   // The gradient of the last forward(). Ids have none, so that none is returned.
   Gradient backward(const Tensor& d_hidden) override;
   // The vectors (n, width) of n texts of any lengths, without padding: each is the one that its text has alone. They

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/edits.hpp"
 #include "attn/encoder.hpp"
 #include "attn/language_model.hpp"
 #include "attn/trace.hpp"
@@ -19,48 +20,6 @@
 namespace attn {
 
 // ---- edits ------------------------------------------------------------------------------------
-
-struct HeadAt {
-  std::int64_t layer = 0, head = 0;  // both counted from 0
-};
-
-// Which keys a query of a head sees: those up to its own where the layer is causal, so many where it has a window, and
-// none that an edit hides.
-struct Seen {
-  bool causal = true;
-  std::int64_t window = 0;                // 0 = all
-  std::optional<std::int64_t> head = {};  // none: what all heads of the layer see
-  struct Hidden {
-    std::int64_t key = 0;
-    std::optional<std::int64_t> head = {};  // from which it is hidden; none: from all
-  };
-  std::vector<Hidden> hidden = {};
-
-  bool operator()(std::int64_t query, std::int64_t key) const {
-    const bool hides = std::ranges::any_of(
-        hidden, [&](const Hidden& h) { return h.key == key && (!h.head || !head || h.head == head); });
-    return !hides && (!causal || (key <= query && (window == 0 || query - key < window)));
-  }
-};
-
-// One change of one step of a pass. The functions below make the usual ones.
-struct Edit {
-  // Whose step it is. `trace`: `step` is the whole name that a trace gives it, "h.5.attn.context". Else it is the name
-  // within that part of `layer`: attn/steps.hpp has attention's, which also "added" what the layer adds to its inputs;
-  // the feed-forward has "added", the block "inputs" and "output".
-  enum class Of { trace, attention, feed_forward, block };
-  Of of = Of::trace;
-  std::string step;
-  std::int64_t layer = 0;
-  std::optional<std::int64_t> head = {};  // of a step that has heads; none: all of it
-  std::string from = {};  // an earlier step of the same part, whose value takes the place of `step`'s before the change
-  // The step (b, t, width) or (b, heads, t, n), or one head of it (b, t, n) → what takes its place, of that shape or
-  // one that is broadcast to it. None: no further change.
-  std::function<Tensor(const Tensor& value, const Seen& seen)> change = {};
-  std::string what = {};                   // in words, for messages
-  std::optional<std::int64_t> hides = {};  // the key that it hides, which weights that another edit sets leave out
-};
-using Edits = std::vector<Edit>;
 
 // What a head gives, once it is switched off. zero: nothing, and the output projection's bias stays (Michel et al.
 // 2019). mean: its mean over the positions of the text. uniform: the mean of the values that each query sees, that is,
@@ -96,14 +55,7 @@ Edit skip_feed_forward(std::int64_t layer);
 Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head = {});
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head = {});
 
-// ---- one pass ---------------------------------------------------------------------------------
-
-// ids int64 (t) → logits (t, vocab_size), of an encoder hidden states (t, width). Edits act in their order where they
-// share a step. Without edits and trace it is the model's forward(). Where an edit or the trace looks between a layer's
-// inputs and its contexts, attention is computed by the reference and differs from the kernels' by rounding. `steps`
-// records the pass as edited. Throws Error (argument) for a step or a head that is not there, naming the nearest.
-Tensor edited_forward(LanguageModel& model, const Tensor& ids, const Edits& edits, Trace* steps = nullptr);
-Tensor edited_forward(Encoder& encoder, const Tensor& ids, const Edits& edits, Trace* steps = nullptr);
+// ---- one pass, by LanguageModel::forward(ids, {.edits = …}) ---------------------------------------
 
 // -log of the probability of each token after the first, (t - 1) float64, for logits (t, vocab_size) of ids (t).
 Tensor token_losses(const Tensor& logits, const Tensor& ids);

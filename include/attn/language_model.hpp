@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attn/dropout.hpp"
+#include "attn/edits.hpp"
 #include "attn/feed_forward.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/latent_attention.hpp"
@@ -151,6 +152,8 @@ class LanguageModel : public Module {
   // Token ids int64 (t) or (b, t), in [0, vocab_size), t up to context_length → logits (…, t, vocab_size). With a
   // trace, records each block's steps.
   Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
+  // The same with edits of its steps (attn/edits.hpp).
+  Tensor forward(const Tensor& ids, const ForwardOptions& options);
   // The gradient of the last forward(). Ids have none, so that none is returned.
   Gradient backward(const Tensor& d_logits) override;
 

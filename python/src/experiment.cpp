@@ -109,18 +109,20 @@ auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& wor
 nb::object numpy(const Tensor& tensor) { return give(tensor, Framework::numpy); }
 
 nb::object logits(TextModel& s, const Ids& ids, const nb::list& edits) {
-  return numpy(run(s, ids, edits, [](auto&&... all) { return edited_forward(all...); }));
+  return numpy(run(s, ids, edits, [](auto& model, const Tensor& text, const Edits& some) {
+    return model.forward(text, {.edits = some});
+  }));
 }
 nb::object losses(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](LanguageModel& model, const Tensor& text, const Edits& some) {
-    return token_losses(edited_forward(model, text, some), text);
+    return token_losses(model.forward(text, {.edits = some}), text);
   }));
 }
 template <class Subject>
 nb::dict steps(Subject& s, const Ids& ids, const nb::list& edits) {
   const Trace trace = run(s, ids, edits, [](auto& model, const Tensor& text, const Edits& some) {
     Trace all;
-    edited_forward(model, text, some, &all);
+    model.forward(text, {.edits = some, .trace = &all});
     return all;
   });
   nb::dict all;

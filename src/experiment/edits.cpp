@@ -4,7 +4,8 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
-#include "experiment/editor.hpp"
+#include "experiment/measures.hpp"
+#include "lm/editor.hpp"
 
 namespace attn {
 namespace {
@@ -154,7 +155,7 @@ Edit scale(HeadAt at, double factor) {
 }
 
 Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config) {
-  const Tensor& all = steps[experiment::step_name(config, Of::attention, at.layer, "context")];
+  const Tensor& all = steps[editing::step_name(config, Of::attention, at.layer, "context")];
   Edit edit = without(at, (all.rank() == 4 ? all.select(1, at.head) : all).select(0, 0));
   edit.what = head_text(at) + " patched";
   return edit;

@@ -5,17 +5,17 @@
 #include <numeric>
 
 #include "attn/error.hpp"
-#include "experiment/editor.hpp"
 #include "experiment/estimates.hpp"
 #include "experiment/measures.hpp"
 #include "experiment/passes.hpp"
+#include "lm/editor.hpp"
 
 namespace attn {
 namespace {
 
-using experiment::Editor;
+using editing::Editor;
+using editing::step_name;
 using experiment::Prefix;
-using experiment::step_name;
 using Of = Edit::Of;
 
 // The edits that act from a layer on, all others having acted in what goes into it, those of its inputs among them.
@@ -172,8 +172,9 @@ Edit HeadsOff::difference(std::int64_t layer, std::int64_t first) const {
   const Tensor given = options_.contexts.empty() ? Tensor{} : options_.contexts[l];
   return in_each_item(layer, one.step.c_str(), [=, this](std::int64_t i, const Tensor& step) {
     const Tensor off = step.select(1, head(layer, first + i));
-    const Tensor other = given.defined() ? given.select(0, head(layer, first + i))
-                                         : one.change(off, seen_in(c, options_.edits, layer, head(layer, first + i)));
+    const Tensor other = given.defined()
+                             ? given.select(0, head(layer, first + i))
+                             : one.change(off, editing::seen_in(c, options_.edits, layer, head(layer, first + i)));
     off.copy_from(other.expand(off.shape()));
   });
 }

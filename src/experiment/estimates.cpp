@@ -5,8 +5,8 @@
 
 #include "attn/cross_entropy.hpp"
 #include "attn/error.hpp"
-#include "experiment/editor.hpp"
 #include "experiment/measures.hpp"
+#include "lm/editor.hpp"
 
 namespace attn::experiment {
 namespace {

@@ -3,16 +3,16 @@
 #include <cmath>
 
 #include "attn/error.hpp"
-#include "experiment/editor.hpp"
 #include "experiment/measures.hpp"
+#include "lm/editor.hpp"
 #include "lm/names.hpp"
 
 namespace attn {
 namespace {
 
-using experiment::Editor;
+using editing::Editor;
+using editing::step_name;
 using experiment::kOp;
-using experiment::step_name;
 using Of = Edit::Of;
 using Vector = std::vector<double>;
 

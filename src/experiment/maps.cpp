@@ -4,24 +4,24 @@
 #include <utility>
 
 #include "attn/error.hpp"
-#include "experiment/editor.hpp"
 #include "experiment/measures.hpp"
+#include "lm/editor.hpp"
 
 namespace attn {
 namespace {
 
-using experiment::Editor;
+using editing::Editor;
 
 using Of = Edit::Of;
 
 // These steps of every layer in one edited pass, by their whole names.
 template <class Model>
-experiment::Kept steps_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
-                          std::initializer_list<std::pair<Of, const char*>> steps) {
+editing::Kept steps_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
+                       std::initializer_list<std::pair<Of, const char*>> steps) {
   Editor editor(edits, c);
   std::set<std::string> names;
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
-    for (const auto& [of, step] : steps) names.insert(experiment::step_name(c, of, l, step));
+    for (const auto& [of, step] : steps) names.insert(editing::step_name(c, of, l, step));
   }
   editor.keep(names);
   model.forward(experiment::one_text(ids), editor.trace());
@@ -30,8 +30,8 @@ experiment::Kept steps_of(Model& model, const LanguageModelConfig& c, const Tens
 }
 
 // A layer's (heads, t, t).
-Tensor weights_of(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
-  const Tensor& w = kept.at(experiment::step_name(c, Of::attention, layer, "weights"));
+Tensor weights_of(const editing::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
+  const Tensor& w = kept.at(editing::step_name(c, Of::attention, layer, "weights"));
   return w.rank() == 4 ? w.select(0, 0) : w;
 }
 
@@ -41,8 +41,8 @@ bool same_numbers(const Tensor& a, const Tensor& b) {
 }
 
 // False where a layer, or its attention, is skipped: then nothing comes from other tokens, whatever its weights are.
-bool mixes(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
-  const auto step = [&](Of of, const char* name) { return kept.at(experiment::step_name(c, of, layer, name)); };
+bool mixes(const editing::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
+  const auto step = [&](Of of, const char* name) { return kept.at(editing::step_name(c, of, layer, name)); };
   const Tensor added = step(Of::attention, "added");
   return !same_numbers(added, Tensor::zeros(added.shape())) &&
          !same_numbers(step(Of::block, "output"), step(Of::block, "inputs"));
@@ -69,7 +69,7 @@ std::vector<double> mixed(const Tensor& weights) {
 
 template <class Model>
 Tensor rolled_out(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits) {
-  const experiment::Kept kept =
+  const editing::Kept kept =
       steps_of(model, c, ids, edits,
                {{Of::attention, "weights"}, {Of::attention, "added"}, {Of::block, "inputs"}, {Of::block, "output"}});
   const std::int64_t layers = std::ssize(c.layers), t = ids.numel();
@@ -112,7 +112,7 @@ HeadScores head_scores(LanguageModel& model, const Tensor& twice, const Edits& e
     throw Error(Error::Kind::argument, experiment::kOp, "two or more tokens, and the same again", twice.shape().str());
   }
   const LanguageModelConfig& c = model.config();
-  const experiment::Kept kept = steps_of(model, c, twice, edits, {{Of::attention, "weights"}});
+  const editing::Kept kept = steps_of(model, c, twice, edits, {{Of::attention, "weights"}});
   using experiment::table_of_heads;
   HeadScores scores{table_of_heads(c), table_of_heads(c), table_of_heads(c)};
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {

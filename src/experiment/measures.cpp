@@ -7,7 +7,7 @@
 
 #include "attn/error.hpp"
 #include "core/parallel.hpp"
-#include "experiment/editor.hpp"
+#include "lm/editor.hpp"
 #include "ops/embedding.hpp"
 
 namespace attn {
@@ -50,6 +50,23 @@ bool heads_alike(const LanguageModelConfig& a, const LanguageModelConfig& b) {
     alike = a.layers[i].mixer == b.layers[i].mixer && a.heads_of(l) == b.heads_of(l);
   }
   return alike;
+}
+
+Tensor one_text(const Tensor& ids) {
+  if (ids.rank() != 1) throw Error(Error::Kind::shape, experiment::kOp, "ids (tokens)", ids.shape().str());
+  return ids.unsqueeze(0).contiguous();
+}
+
+Tensor mean_rows(const Tensor& x) {
+  Tensor mean = Tensor::empty({x.size(0), 1, x.size(2)});
+  for (std::int64_t b = 0; b < x.size(0); ++b) {
+    for (std::int64_t j = 0; j < x.size(2); ++j) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < x.size(1); ++i) sum += x.at({b, i, j});
+      mean.set({b, 0, j}, sum / static_cast<double>(x.size(1)));
+    }
+  }
+  return mean;
 }
 
 double logit_difference(const Tensor& logits, TokenPair tokens) {

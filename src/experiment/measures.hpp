@@ -5,6 +5,8 @@
 
 namespace attn::experiment {
 
+inline constexpr const char* kOp = "experiment";
+
 // Float64 (layers, heads), as many as the layer of most heads has: NaN, which stays where a layer has fewer.
 Tensor table_of_heads(const LanguageModelConfig& config);
 
@@ -25,6 +27,12 @@ double measure(const Tensor& logits, const Tensor& ids, const std::optional<Toke
 // The measure of each text of hidden states (b, t, width), of which only a part's logits are in memory at a time.
 std::vector<double> measured(LanguageModel& model, const Tensor& hidden, const Tensor& ids,
                              const std::optional<TokenPair>& tokens);
+
+// ids (t) → (1, t). Throws Error for another shape.
+Tensor one_text(const Tensor& ids);
+
+// Mean, over rows of x (b, t, n), of the numbers in each column: (b, 1, n).
+Tensor mean_rows(const Tensor& x);
 
 // x (1, t, n) as n_items items that share nothing.
 Tensor repeated(const Tensor& x, std::int64_t items);

@@ -2,21 +2,13 @@
 #include <cmath>
 
 #include "attn/error.hpp"
-#include "experiment/editor.hpp"
 #include "experiment/measures.hpp"
+#include "lm/editor.hpp"
 
 namespace attn {
 namespace {
 
-using experiment::Editor;
-
-template <class Model>
-Tensor edited(Model& model, const LanguageModelConfig& config, const Tensor& ids, const Edits& edits, Trace* steps) {
-  Editor editor(edits, config, steps);
-  const Tensor y = model.forward(experiment::one_text(ids), editor.trace());
-  editor.check();
-  return y.select(0, 0);
-}
+using editing::Editor;
 
 // |z' - z| / |z|
 double change(const Tensor& z, const Tensor& edited) {
@@ -32,12 +24,12 @@ double change(const Tensor& z, const Tensor& edited) {
 
 // What each layer's heads give, and what the model does, where it is asked for.
 template <class Model>
-experiment::Kept contexts_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
-                             Tensor* output = nullptr) {
+editing::Kept contexts_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
+                          Tensor* output = nullptr) {
   Editor editor(edits, c);
   std::set<std::string> names;
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
-    names.insert(experiment::step_name(c, Edit::Of::attention, l, "context"));
+    names.insert(editing::step_name(c, Edit::Of::attention, l, "context"));
   }
   editor.keep(names);
   const Tensor y = model.forward(experiment::one_text(ids), editor.trace());
@@ -47,12 +39,12 @@ experiment::Kept contexts_of(Model& model, const LanguageModelConfig& c, const T
 }
 
 // (1, heads, t, head_dim) of a layer.
-Tensor head_view(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
-  const Tensor& z = kept.find(experiment::step_name(c, Edit::Of::attention, layer, "context"))->second;
+Tensor head_view(const editing::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
+  const Tensor& z = kept.find(editing::step_name(c, Edit::Of::attention, layer, "context"))->second;
   return z.rank() == 4 ? z : z.unsqueeze(1);
 }
 
-Tensor changes_between(const experiment::Kept& before, const LanguageModelConfig& c, const experiment::Kept& after,
+Tensor changes_between(const editing::Kept& before, const LanguageModelConfig& c, const editing::Kept& after,
                        const LanguageModelConfig& other) {
   const auto layers = std::ssize(c.layers);
   Tensor changes = experiment::table_of_heads(c);
@@ -70,7 +62,7 @@ Tensor changes_between(const experiment::Kept& before, const LanguageModelConfig
 // What each layer's heads give: (heads, t, head_dim).
 template <class Model>
 Contexts all_contexts(Model& model, const LanguageModelConfig& c, const Tensor& ids) {
-  const experiment::Kept kept = contexts_of(model, c, ids, {});
+  const editing::Kept kept = contexts_of(model, c, ids, {});
   Contexts all;
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) all.push_back(head_view(kept, c, l).select(0, 0));
   return all;
@@ -110,14 +102,6 @@ std::string sizes_of(const LanguageModelConfig& c) {
 
 }  // namespace
 
-Tensor edited_forward(LanguageModel& model, const Tensor& ids, const Edits& edits, Trace* steps) {
-  return edited(model, model.config(), ids, edits, steps);
-}
-
-Tensor edited_forward(Encoder& encoder, const Tensor& ids, const Edits& edits, Trace* steps) {
-  return edited(encoder, encoder.config().model, ids, edits, steps);
-}
-
 Contexts mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
   return means_over(model, model.config(), texts);
 }
@@ -143,8 +127,8 @@ Comparison compare(LanguageModel& model, LanguageModel& other, const Tensor& ids
     throw Error(Error::Kind::argument, "compare", "two models of " + sizes_of(a), "one of " + sizes_of(b));
   }
   Tensor logits, other_logits;
-  const experiment::Kept heads = contexts_of(model, a, ids, edits, &logits);
-  const experiment::Kept other_heads = contexts_of(other, b, ids, edits, &other_logits);
+  const editing::Kept heads = contexts_of(model, a, ids, edits, &logits);
+  const editing::Kept other_heads = contexts_of(other, b, ids, edits, &other_logits);
   const std::int64_t last = ids.numel() - 1;
   return {.losses = token_losses(logits, ids),
           .other_losses = token_losses(other_logits, ids),

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "attn/experiment.hpp"
-#include "experiment/editor.hpp"
+#include "lm/editor.hpp"
 
 namespace attn::experiment {
 
 // What goes into each layer of a pass, what else was kept, and its logits (t, vocab).
 struct Prefix {
   std::vector<Tensor> inputs;
-  Kept kept;
+  editing::Kept kept;
   Tensor logits;
 };
 

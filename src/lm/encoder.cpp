@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
+#include "lm/editor.hpp"
 #include "lm/names.hpp"
 #include "ops/embedding.hpp"
 #include "ops/input.hpp"
@@ -88,6 +89,10 @@ Tensor Encoder::forward(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.model.vocab_size, config_.model.context_length);
   const Tensor y = hidden(batched(ids), {}, {}, trace);
   return ids.rank() == 1 ? y.select(0, 0) : y;
+}
+
+Tensor Encoder::forward(const Tensor& ids, const ForwardOptions& options) {
+  return editing::forward(*this, config_.model, ids, options);
 }
 
 Module::Gradient Encoder::backward(const Tensor& d_hidden) {

@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
+#include "lm/editor.hpp"
 #include "lm/head.hpp"
 #include "lm/names.hpp"
 #include "ops/dense.hpp"
@@ -201,6 +202,10 @@ Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
   logits_ = grad_enabled() && head.softcap > 0 ? logits : Tensor{};
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
+}
+
+Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) {
+  return editing::forward(*this, config_, ids, options);
 }
 
 Module::Gradient LanguageModel::backward(const Tensor& d_logits) {

@@ -25,8 +25,8 @@
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
 #include "attn/words.hpp"
-#include "experiment/editor.hpp"
 #include "io/json_object.hpp"
+#include "lm/editor.hpp"
 #include "report/html/health.hpp"
 #include "report/html/json.hpp"
 #include "report/html/layer.hpp"
@@ -189,7 +189,7 @@ std::string names_json(const std::vector<std::int64_t>& ids) {
   std::vector<std::int64_t> twice = ids;
   twice.insert(twice.end(), ids.begin(), ids.end());
   Trace steps;
-  edited_forward(model(), Tensor::from(std::span<const std::int64_t>(twice), {std::ssize(twice)}), {}, &steps);
+  model().forward(Tensor::from(std::span<const std::int64_t>(twice), {std::ssize(twice)}), {.trace = &steps});
   Json json;
   json.object().name("named").number(report_page::kNamed).name("layers").array();
   for (const report_page::Block& block : report_page::arrange(steps, 0).blocks) {
@@ -340,8 +340,8 @@ void attn_run(const std::int32_t* ids, std::size_t count, const char* edits) {
   Trace steps;
   const Tensor text = Tensor::from(std::span(wide), {static_cast<std::int64_t>(count)});
   Page& now = page();
-  const Tensor logits = now.encoder ? edited_forward(*now.encoder, text, edits_of(edits), &steps)
-                                    : edited_forward(model(), text, edits_of(edits), &steps);
+  const Tensor logits = now.encoder ? now.encoder->forward(text, {.edits = edits_of(edits), .trace = &steps})
+                                    : model().forward(text, {.edits = edits_of(edits), .trace = &steps});
   steps.record(now.encoder ? "hidden" : "logits", logits);
   now.trace = std::move(steps), now.ids = wide, now.logits = logits;
   if (std::string_view(edits) == "[]") now.plain_ids = wide, now.plain = logits;
@@ -368,7 +368,7 @@ void attn_run_module(const float* x, std::size_t tokens, std::size_t width, cons
   };
   Trace steps;
   const Edits changes = edits_of(edits);
-  experiment::Editor editor(changes, LanguageModelConfig{}, &steps);
+  editing::Editor editor(changes, LanguageModelConfig{}, &steps);
   Trace* const trace = changes.empty() ? &steps : editor.trace();  // AveragePast has no step that could be edited
   if (page().crosses) {
     static_cast<AttentionLayer&>(*page().module).forward(input(x, tokens), input(source, sources), trace);

@@ -39,7 +39,7 @@ std::string token(std::int64_t id) {
 
 // The log probabilities of what follows a text.
 Tensor behind(const Tensor& text, const Edits& edits) {
-  const Tensor logits = edited_forward(model(), text, edits);
+  const Tensor logits = model().forward(text, {.edits = edits});
   return log_probabilities(logits.select(0, logits.size(0) - 1));
 }
 

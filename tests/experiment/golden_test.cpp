@@ -40,14 +40,14 @@ TEST_P(Experiments, EstimatesAreAutograds) {
 
 TEST_P(Experiments, EditsOfOnePass) {
   Trace other;
-  edited_forward(model_, other_, {}, &other);
+  model_.forward(other_, &other);
   const Int last = layers() - 1;
-  expect_close(edited_forward(model_, ids_, {patch({0, 1}, other, model_.config())}), golden("patched"), "patched");
-  expect_close(edited_forward(model_, ids_, {skip_layer(last)}), golden("skipped"), "skipped");
-  expect_close(edited_forward(model_, ids_, {skip_feed_forward(last)}), golden("thoughtless"), "feed-forward");
+  expect_close(model_.forward(ids_, {.edits = {patch({0, 1}, other, model_.config())}}), golden("patched"), "patched");
+  expect_close(model_.forward(ids_, {.edits = {skip_layer(last)}}), golden("skipped"), "skipped");
+  expect_close(model_.forward(ids_, {.edits = {skip_feed_forward(last)}}), golden("thoughtless"), "feed-forward");
   Edits hidden;
   for (Int l = 0; l < layers(); ++l) hidden.push_back(hide(l, 2, model_.config()));
-  expect_close(edited_forward(model_, ids_, hidden), golden("hidden"), "hidden");
+  expect_close(model_.forward(ids_, {.edits = hidden}), golden("hidden"), "hidden");
 }
 
 TEST_P(Experiments, Lens) { expect_close(logit_lens(model_, ids_).losses, golden("lens"), "losses"); }
@@ -79,11 +79,11 @@ TEST(Experiments, OfAnEncoder) {
   const io::NamedTensors golden = io::load(std::filesystem::path(ATTN_TEST_DATA) / "golden.safetensors");
   Encoder encoder = load_encoder(model_path("bert"));
   const Tensor ids = *golden.find("bert.ids");
-  expect_close(edited_forward(encoder, ids, {without({1, 2})}), *golden.find("bert.hidden"), "hidden");
+  expect_close(encoder.forward(ids, {.edits = {without({1, 2})}}), *golden.find("bert.hidden"), "hidden");
   expect_close(rollout(encoder, ids), *golden.find("bert.rollout"), "rollout");
   const Contexts means = mean_contexts(encoder, std::array{ids});
-  expect_close(edited_forward(encoder, ids, {without({1, 2}, means[1].select(0, 2))}),
-               edited_forward(encoder, ids, {without({1, 2}, By::mean)}), "means of the text itself");
+  expect_close(encoder.forward(ids, {.edits = {without({1, 2}, means[1].select(0, 2))}}),
+               encoder.forward(ids, {.edits = {without({1, 2}, By::mean)}}), "means of the text itself");
   const Tensor changes = head_changes(encoder, ids, {without({1, 2})});
   for (std::int64_t h = 0; h < changes.size(1); ++h) {
     EXPECT_EQ(changes.at({0, h}), 0) << h;

@@ -1,6 +1,6 @@
 // What must hold of experiments whatever the model: identities, and what is refused.
-#include "experiment/editor.hpp"
 #include "experiment/helpers.hpp"
+#include "lm/editor.hpp"
 
 namespace attn::test {
 namespace {
@@ -16,14 +16,25 @@ class Identities : public testing::TestWithParam<const char*> {
 
 TEST_P(Identities, EditsThatChangeNothingKeepTheBits) {
   const Tensor plain = model_.forward(ids_);
-  expect_same_bits(edited_forward(model_, ids_, {}), plain, "no edit");
-  expect_same_bits(edited_forward(model_, ids_, {scale({1, 0}, 1)}), plain, "scaled by 1");
+  expect_same_bits(model_.forward(ids_), plain, "no edit");
+  expect_same_bits(model_.forward(ids_, {.edits = {scale({1, 0}, 1)}}), plain, "scaled by 1");
   Trace own;
-  edited_forward(model_, ids_, {scale({1, 0}, 1)}, &own);  // of the reference
-  const Tensor traced = edited_forward(model_, ids_, {patch({1, 1}, own, config_)}, &own);
+  model_.forward(ids_, {.edits = {scale({1, 0}, 1)}, .trace = &own});  // of the reference
+  const Tensor traced = model_.forward(ids_, {.edits = {patch({1, 1}, own, config_)}, .trace = &own});
   Trace again;
-  expect_same_bits(edited_forward(model_, ids_, {}, &again), traced, "patched with itself");
+  expect_same_bits(model_.forward(ids_, &again), traced, "patched with itself");
   expect_same_bits(again.steps().back().second, own.steps().back().second, "last step");
+}
+
+TEST_P(Identities, EditsActInEachTextOfABatch) {
+  const Tensor other = integers({2, 7, 1, 8, 2, 8, 1, 8, 3});
+  const Tensor both = Tensor::empty({2, 9}, DType::i64);
+  both.select(0, 0).copy_from(ids_), both.select(0, 1).copy_from(other);
+  const Edits edits = {without({1, 0}, By::mean), reweigh({0, 1}, Weights::previous), hide(1, 2, config_)};
+  const Tensor logits = model_.forward(both, {.edits = edits});
+  expect_same_bits(logits.select(0, 0), model_.forward(ids_, {.edits = edits}), "the first text");
+  expect_same_bits(logits.select(0, 1), model_.forward(other, {.edits = edits}), "the second text");
+  expect_error(Error::Kind::argument, {"no forward pass"}, [&] { model_.backward(logits); });
 }
 
 TEST_P(Identities, PatchingATextWithItself) {
@@ -80,11 +91,11 @@ TEST_P(Identities, WithoutHeadsAndBiasThereIsNoAttention) {
       if (p->name.ends_with("post_attention_layernorm.bias")) p->value.fill(0);
     }
   }
-  expect_same_bits(edited_forward(model_, ids_, off), edited_forward(model_, ids_, skipped), "no attention");
+  expect_same_bits(model_.forward(ids_, {.edits = off}), model_.forward(ids_, {.edits = skipped}), "no attention");
   Edits each;
   for (const Edit& edit : keep_only(std::array{HeadAt{0, 0}}, config_)) each.push_back(edit);
   each.push_back(without({0, 0}));
-  expect_same_bits(edited_forward(model_, ids_, each), edited_forward(model_, ids_, off), "head by head");
+  expect_same_bits(model_.forward(ids_, {.edits = each}), model_.forward(ids_, {.edits = off}), "head by head");
 }
 
 // A hidden key has no weight, also where another edit sets the weights, in either order; what is left adds up to 1.
@@ -96,10 +107,11 @@ TEST_P(Identities, HiddenKeysHaveNoWeightThatIsSet) {
     for (const bool hidden_first : {true, false}) {
       const Edit hides = hide(0, 3, config_);
       Trace steps;
-      edited_forward(model_, ids_, hidden_first ? Edits{hides, by_pattern[pattern]} : Edits{by_pattern[pattern], hides},
-                     &steps);
+      model_.forward(ids_,
+                     {.edits = hidden_first ? Edits{hides, by_pattern[pattern]} : Edits{by_pattern[pattern], hides},
+                      .trace = &steps});
       const Tensor weights =
-          steps[experiment::step_name(config_, Edit::Of::attention, 0, "weights")].select(0, 0).select(0, 1).clone();
+          steps[editing::step_name(config_, Edit::Of::attention, 0, "weights")].select(0, 0).select(0, 1).clone();
       for (Int i = 0; i < ids_.numel(); ++i) {
         EXPECT_EQ(weights.at({i, 3}), 0) << pattern << ' ' << i;
         double sum = 0;
@@ -112,7 +124,7 @@ TEST_P(Identities, HiddenKeysHaveNoWeightThatIsSet) {
   }
   const EffectOptions options{.by = By::uniform, .edits = {hide(0, 3, config_)}};
   const Effects effects = head_effects(model_, ids_, options);
-  const Tensor logits = edited_forward(model_, ids_, {options.edits[0], without({0, 1}, By::uniform)});
+  const Tensor logits = model_.forward(ids_, {.edits = {options.edits[0], without({0, 1}, By::uniform)}});
   EXPECT_NEAR(effects.after.at({0, 1}), mean_of(token_losses(logits, ids_)), 1e-12);
 }
 
@@ -120,8 +132,8 @@ TEST_P(Identities, HiddenKeysHaveNoWeightThatIsSet) {
 TEST_P(Identities, KeysHiddenFromOneHeadStayInTheOthers) {
   const auto weights = [&](const Edits& edits) {
     Trace steps;
-    edited_forward(model_, ids_, edits, &steps);
-    return steps[experiment::step_name(config_, Edit::Of::attention, 0, "weights")].select(0, 0).clone();
+    model_.forward(ids_, {.edits = edits, .trace = &steps});
+    return steps[editing::step_name(config_, Edit::Of::attention, 0, "weights")].select(0, 0).clone();
   };
   const Tensor all = weights({without_heads_of(0, By::uniform)});
   const Tensor one = weights({without_heads_of(0, By::uniform), hide({0, 1}, 3, config_)});
@@ -138,7 +150,7 @@ TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
     const Effects effects = head_effects(model_, ids_, options);
     for (Int l = 0; l < std::ssize(config_.layers); ++l) {
       for (Int h = 0; h < config_.heads; ++h) {
-        const Tensor logits = edited_forward(model_, ids_, {options.edits[0], without({l, h}, by)});
+        const Tensor logits = model_.forward(ids_, {.edits = {options.edits[0], without({l, h}, by)}});
         const double alone = logits.at({8, 3}) - logits.at({8, 4});
         EXPECT_EQ(effects.after.at({l, h}), alone) << l << ' ' << h;
       }
@@ -148,13 +160,13 @@ TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
 
 // What goes into a layer is changed once, though passes begin there.
 TEST_P(Identities, ChangedInputsOfALayerAreChangedOnce) {
-  const Edits by_name = {scale_step(experiment::step_name(config_, Edit::Of::block, 1, "inputs"), 0.5)};
+  const Edits by_name = {scale_step(editing::step_name(config_, Edit::Of::block, 1, "inputs"), 0.5)};
   Edits by_layer = by_name;
   by_layer[0].of = Edit::Of::block, by_layer[0].layer = 1, by_layer[0].step = "inputs";
   for (const Edits& edits : {by_name, by_layer}) {
     const Effects effects = head_effects(model_, ids_, {.tokens = TokenPair{3, 4}, .edits = edits});
     for (const HeadAt at : {HeadAt{0, 1}, HeadAt{1, 0}}) {
-      const Tensor logits = edited_forward(model_, ids_, {edits[0], without(at)});
+      const Tensor logits = model_.forward(ids_, {.edits = {edits[0], without(at)}});
       EXPECT_EQ(effects.after.at({at.layer, at.head}), logits.at({8, 3}) - logits.at({8, 4})) << at.layer;
     }
   }
@@ -166,15 +178,15 @@ TEST_P(Identities, PatchesBesideEditsAreThoseOfEachPassAlone) {
   const Edits edits = {scale({0, 1}, 0.5), skip_feed_forward(1)};
   const Patching p = patching(model_, ids_, other, {1, 2}, edits);
   const auto difference = [](const Tensor& logits) { return logits.at({8, 1}) - logits.at({8, 2}); };
-  EXPECT_EQ(p.clean, difference(edited_forward(model_, ids_, edits)));
-  EXPECT_EQ(p.corrupt, difference(edited_forward(model_, other, edits)));
+  EXPECT_EQ(p.clean, difference(model_.forward(ids_, {.edits = edits})));
+  EXPECT_EQ(p.corrupt, difference(model_.forward(other, {.edits = edits})));
   Trace clean;
-  edited_forward(model_, ids_, edits, &clean);
+  model_.forward(ids_, {.edits = edits, .trace = &clean});
   for (Int l = 0; l < std::ssize(config_.layers); ++l) {
     for (Int h = 0; h < config_.heads; ++h) {
       Edits all = edits;
       all.push_back(patch({l, h}, clean, config_));
-      const double share = (difference(edited_forward(model_, other, all)) - p.corrupt) / (p.clean - p.corrupt);
+      const double share = (difference(model_.forward(other, {.edits = all})) - p.corrupt) / (p.clean - p.corrupt);
       EXPECT_NEAR(p.heads.at({l, h}), share, 1e-4) << l << ' ' << h;
     }
   }
@@ -198,8 +210,8 @@ TEST_P(Identities, MeansOfOtherTextsTakeAHeadsPlace) {
   Edits layer, heads;
   for (Int h = 0; h < config_.heads; ++h) heads.push_back(without({1, h}, theirs[1].select(0, h)));
   layer.push_back(without_heads_of(1, theirs[1]));
-  expect_same_bits(edited_forward(model_, ids_, layer), edited_forward(model_, ids_, heads), "a layer's heads");
-  const double off = mean_of(token_losses(edited_forward(model_, ids_, {heads[1]}), ids_));
+  expect_same_bits(model_.forward(ids_, {.edits = layer}), model_.forward(ids_, {.edits = heads}), "a layer's heads");
+  const double off = mean_of(token_losses(model_.forward(ids_, {.edits = {heads[1]}}), ids_));
   EXPECT_EQ(head_effects(model_, ids_, {.contexts = theirs}).after.at({1, 1}), off);
   EXPECT_EQ(std::ssize(keep_only(std::array{HeadAt{0, 0}}, config_, theirs)),
             std::ssize(config_.layers) * config_.heads - 1);
@@ -238,7 +250,7 @@ TEST_P(Identities, EstimatesAreEffectsOfSmallChanges) {
   for (Int l = 0; l < std::ssize(config_.layers); ++l) {
     for (Int h = 0; h < config_.heads; ++h) {
       const auto scaled = [&](double factor) {
-        const Tensor logits = edited_forward(model_, ids_, {scale({l, h}, factor)});
+        const Tensor logits = model_.forward(ids_, {.edits = {scale({l, h}, factor)}});
         return logits.at({8, 3}) - logits.at({8, 4});
       };
       const double slope = (scaled(1 - kSmall) - scaled(1 + kSmall)) / (2 * kSmall);
@@ -298,7 +310,8 @@ TEST_P(Identities, AModelDiffersFromItselfByItsEditsAlone) {
 
 TEST_P(Identities, WeightsThatAreReplacedAreFollowed) {
   Trace steps;
-  edited_forward(model_, ids_, {reweigh({1, 1}, Weights::previous), reweigh({1, 0}, Weights::none)}, &steps);
+  model_.forward(ids_,
+                 {.edits = {reweigh({1, 1}, Weights::previous), reweigh({1, 0}, Weights::none)}, .trace = &steps});
   const std::string prefix = config_.family == "gpt2" ? "h.1.attn." : "model.layers.1.self_attn.";
   const Tensor values_of_head = steps[prefix + "values"].select(0, 0).select(0, 1);
   const Tensor context = steps[prefix + "context"].select(0, 0);
@@ -309,7 +322,7 @@ TEST_P(Identities, WeightsThatAreReplacedAreFollowed) {
 TEST_P(Identities, WhatIsNotThereIsRefused) {
   const std::string prefix = config_.family == "gpt2" ? "h.1.attn." : "model.layers.1.self_attn.";
   const auto refused = [&](const Edits& edits, const char* says, Error::Kind kind = Error::Kind::argument) {
-    expect_error(kind, {says}, [&] { edited_forward(model_, ids_, edits); });
+    expect_error(kind, {says}, [&] { model_.forward(ids_, {.edits = edits}); });
   };
   refused({scale_step(prefix + "contexts", 2)}, ("did you mean " + prefix + "context?").c_str());
   refused({scale_step(prefix + "alibi", 2)}, "a step that this pass takes");
@@ -320,6 +333,11 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   refused({without({0, -1})}, "a head of");
   refused({hide({0, 0}, 9, config_)}, "a key from 0 to 8");
   refused({replace_step(prefix + "context", Tensor::zeros({3}), 0)}, "attn.context sizes of 1", Error::Kind::shape);
+  Trace edits(
+      {.watches = [](const std::string&) { return false; }, .edit = [](const auto&, const Tensor& x) { return x; }});
+  expect_error(Error::Kind::argument, {"a trace that records the pass"}, [&] {
+    model_.forward(ids_, {.edits = {scale({0, 0}, 2)}, .trace = &edits});
+  });
   EXPECT_THROW(keep_only(std::array{HeadAt{0, 99}}, config_), Error);
   EXPECT_THROW(token_losses(model_.forward(ids_), ids_.slice(0, 0, 2)), Error);
   EXPECT_THROW(patching(model_, ids_, ids_.slice(0, 0, 2), {1, 2}), Error);

@@ -53,7 +53,7 @@ class Induction : public testing::Test {
     }
     throw std::out_of_range(name);
   }
-  Tensor losses(const Edits& edits) { return token_losses(edited_forward(model_, ids_, edits), ids_); }
+  Tensor losses(const Edits& edits) { return token_losses(model_.forward(ids_, {.edits = edits}), ids_); }
 
   LanguageModel model_{config()};
   std::vector<Int> text_;

@@ -28,7 +28,7 @@ TEST_P(States, EffectsAreThoseOfEachPassAlone) {
       const double after = effects.after.at({l, h});
       EXPECT_EQ(std::isfinite(after), there) << l << ' ' << h;
       if (!there) return;
-      const Tensor logits = edited_forward(model_, ids_, {without({l, h}, by)});
+      const Tensor logits = model_.forward(ids_, {.edits = {without({l, h}, by)}});
       EXPECT_EQ(after, mean_of(token_losses(logits, ids_))) << l << ' ' << h;
       ++heads;
     });
@@ -67,9 +67,9 @@ TEST_P(States, AllHeadsOffIsNoAttention) {
   }
   EXPECT_EQ(std::ssize(each), heads - 1);
   each.push_back(without({0, 0}));
-  const Tensor nothing = edited_forward(model_, ids_, skipped);
-  expect_same_bits(edited_forward(model_, ids_, off), nothing, "layer by layer");
-  expect_same_bits(edited_forward(model_, ids_, each), nothing, "head by head");
+  const Tensor nothing = model_.forward(ids_, {.edits = skipped});
+  expect_same_bits(model_.forward(ids_, {.edits = off}), nothing, "layer by layer");
+  expect_same_bits(model_.forward(ids_, {.edits = each}), nothing, "head by head");
 }
 
 // olmo_hybrid has as many layers and heads that attend as qwen3_5_text, and other states.
@@ -107,7 +107,7 @@ TEST_P(States, AHeadThatALayerLacksIsRefused) {
     const Int heads = config_.heads_of(l);
     const std::string last = "from 0 to " + std::to_string(heads - 1);
     expect_error(Error::Kind::argument, {"a head of", last}, [&] {
-      edited_forward(model_, ids_, {without({l, heads})});
+      model_.forward(ids_, {.edits = {without({l, heads})}});
     });
     expect_error(Error::Kind::argument, {std::to_string(heads) + " heads"}, [&] {
       keep_only(std::array{HeadAt{l, heads}}, config_);
@@ -129,9 +129,9 @@ TEST_P(States, OtherTextsTakeAHeadsPlace) {
     if (l != 0 || h != 0) all.push_back(without({l, h}, means[static_cast<std::size_t>(l)].select(0, h)));
   });
   const std::array first{HeadAt{0, 0}};
-  expect_same_bits(edited_forward(model_, ids_, keep_only(first, config_, means)), edited_forward(model_, ids_, all),
-                   "");
-  expect_same_bits(edited_forward(model_, ids_, {without_heads_of(1, own[1])}), model_.forward(ids_), "its own");
+  expect_same_bits(model_.forward(ids_, {.edits = keep_only(first, config_, means)}),
+                   model_.forward(ids_, {.edits = all}), "");
+  expect_same_bits(model_.forward(ids_, {.edits = {without_heads_of(1, own[1])}}), model_.forward(ids_), "its own");
   expect_error(Error::Kind::shape, {experiment::heads_in_words(config_), "1 layers"},
                [&] { head_effects(model_, ids_, {.contexts = {means[0]}}); });
 }
@@ -140,7 +140,7 @@ TEST_P(States, OtherTextsTakeAHeadsPlace) {
 TEST_P(States, AKeyIsHiddenFromSoftmaxAlone) {
   for (Int l = 0; l < std::ssize(config_.layers); ++l) {
     if (config_.layers[static_cast<std::size_t>(l)].mixer == Mixer::softmax) {
-      edited_forward(model_, ids_, {hide(l, 1, config_)});
+      model_.forward(ids_, {.edits = {hide(l, 1, config_)}});
     } else {
       expect_error(Error::Kind::argument, {"a state in layer " + std::to_string(l)}, [&] { hide(l, 1, config_); });
     }

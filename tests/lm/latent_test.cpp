@@ -29,7 +29,7 @@ TEST(LatentModels, HeadsAddUpToTheLogit) {
   EXPECT_NEAR(found.sum, found.logit, 1e-4);
   const Tensor ids = integers(text_of(12));
   const Edits nothing{scale({1, 0}, 1)};
-  expect_of_largest(edited_forward(model, ids, nothing).select(0, 11), model.forward(ids).select(0, 11), 2e-5,
+  expect_of_largest(model.forward(ids, {.edits = nothing}).select(0, 11), model.forward(ids).select(0, 11), 2e-5,
                     "edited");
 }
 

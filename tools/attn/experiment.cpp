@@ -173,7 +173,7 @@ std::vector<std::int64_t> ids_of(const Reading& reading, const std::vector<std::
 }
 
 std::int64_t likeliest(const Reading& reading, const Edits& edits) {
-  const Tensor logits = edited_forward(reading.lm(), reading.ids, edits);
+  const Tensor logits = reading.lm().forward(reading.ids, {.edits = edits});
   return candidates(logits.select(0, logits.size(0) - 1), {.temperature = 0}).front().id;
 }
 

@@ -24,7 +24,7 @@ At read_at(const KeptModel& kept, const Reading& one, const Edits& edits) {
     throw Error(Error::Kind::data, "--checkpoints", "models of the sizes of --model", kept.path.string(),
                 "another run has kept it");
   }
-  return {kept.step, mean_of(token_losses(edited_forward(reading.lm(), reading.ids, edits), reading.ids)),
+  return {kept.step, mean_of(token_losses(reading.lm().forward(reading.ids, {.edits = edits}), reading.ids)),
           scores_of(reading, edits)};
 }
 

@@ -21,11 +21,11 @@ struct Pair {
 
 // The logits of both passes: of the other model or text where there is one, else with edits where there are any.
 Pair logits_of(const Reading& one, const Edits& edits, const Reading* other) {
-  Pair pair{edited_forward(one.lm(), one.ids, other ? edits : Edits{}), {}, "as it is", "changed"};
+  Pair pair{one.lm().forward(one.ids, {.edits = other ? edits : Edits{}}), {}, "as it is", "changed"};
   if (other) {
-    pair.after = edited_forward(other->lm(), other->ids, edits), pair.first = "the first", pair.second = "the other";
+    pair.after = other->lm().forward(other->ids, {.edits = edits}), pair.first = "the first", pair.second = "the other";
   } else if (!edits.empty()) {
-    pair.after = edited_forward(one.lm(), one.ids, edits);
+    pair.after = one.lm().forward(one.ids, {.edits = edits});
   }
   return pair;
 }

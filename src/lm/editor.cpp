@@ -1,4 +1,4 @@
-#include "experiment/editor.hpp"
+#include "lm/editor.hpp"
 
 #include <algorithm>
 
@@ -7,11 +7,12 @@
 #include "core/suggest.hpp"
 #include "lm/names.hpp"
 
-namespace attn::experiment {
+namespace attn::editing {
 namespace {
 
 using Kind = Error::Kind;
 
+constexpr const char* kOp = "edit";
 constexpr const char* kInPass = "a step that this pass takes";  // by then, where another takes its value
 
 // One head of a step (b, heads, t, n); a single head's steps have no dimension of heads.
@@ -50,6 +51,9 @@ Editor::Editor(const Edits& edits, const LanguageModelConfig& config, Trace* ste
     : steps_(steps),
       trace_({.watches = [this](const std::string& name) { return watches(name); },
               .edit = [this](const std::string& name, const Tensor& value) { return act(name, value); }}) {
+  if (steps && steps->edits()) {
+    throw Error(Kind::argument, kOp, "a trace that records the pass, beside edits", "one that edits it, too");
+  }
   const auto layers = std::ssize(config.layers);
   for (const Edit& edit : edits) {
     if (edit.of == Edit::Of::trace) {
@@ -102,21 +106,4 @@ void Editor::check() const {
   }
 }
 
-Tensor one_text(const Tensor& ids) {
-  if (ids.rank() != 1) throw Error(Kind::shape, kOp, "ids (tokens)", ids.shape().str());
-  return ids.unsqueeze(0).contiguous();
-}
-
-Tensor mean_rows(const Tensor& x) {
-  Tensor mean = Tensor::empty({x.size(0), 1, x.size(2)});
-  for (std::int64_t b = 0; b < x.size(0); ++b) {
-    for (std::int64_t j = 0; j < x.size(2); ++j) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < x.size(1); ++i) sum += x.at({b, i, j});
-      mean.set({b, 0, j}, sum / static_cast<double>(x.size(1)));
-    }
-  }
-  return mean;
-}
-
-}  // namespace attn::experiment
+}  // namespace attn::editing

@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "attn/experiment.hpp"
+#include "attn/edits.hpp"
+#include "attn/language_model.hpp"
 
-namespace attn::experiment {
-
-inline constexpr const char* kOp = "experiment";
+namespace attn::editing {
 
 // What a head of a layer sees, or all of them, beside these edits.
 Seen seen_in(const LanguageModelConfig& config, const Edits& edits, std::int64_t layer,
@@ -57,9 +56,15 @@ class Editor {
   Kept kept_;
 };
 
-// ids (t) → (1, t). Throws Error for another shape.
-Tensor one_text(const Tensor& ids);
-// Mean, over rows of x (b, t, n), of the numbers in each column: (b, 1, n).
-Tensor mean_rows(const Tensor& x);
+// A pass of the model with edits, whose steps the editor's trace hands on.
+template <class Model>
+Tensor forward(Model& model, const LanguageModelConfig& config, const Tensor& ids, const ForwardOptions& options) {
+  const NoGrad nothing_is_kept;
+  if (options.edits.empty()) return model.forward(ids, options.trace);
+  Editor editor(options.edits, config, options.trace);
+  const Tensor y = model.forward(ids, editor.trace());
+  editor.check();
+  return y;
+}
 
-}  // namespace attn::experiment
+}  // namespace attn::editing
