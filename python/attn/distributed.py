@@ -188,7 +188,8 @@ def _call(
                 "torch.no_grad()"
             )
         generator = options.pop("generator", None)
-        made = _attn.Options(kind, given("distributed attention", options, kind, generator, NOT_OF_RANKS))
+        taken = given("distributed attention", options, kind, generator, NOT_OF_RANKS)
+        made = _attn.Options(kind, of_torch.copied(taken) if follow else taken)
     except Exception as error:  # the others are waiting for this rank's part
         refuse(ranks, error)
         raise

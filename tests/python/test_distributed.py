@@ -105,6 +105,21 @@ def test_an_object_that_is_a_group():
     assert (found == attn.scaled_dot_product_attention(x, x, x, is_causal=True)).all()
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_gradient_is_of_the_lengths_that_were_given(kind):
+    torch = pytest.importorskip("torch")
+    import attn.torch
+
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(1, 2, 9, 4, requires_grad=True) for _ in range(3))
+    lengths = np.array([5]) if kind == "numpy" else torch.tensor([5])
+    found = attn.distributed.attention(q, k, v, key_lengths=lengths, group=Alone())
+    lengths[0] = 9
+    expected = attn.torch.scaled_dot_product_attention(q, k, v, key_lengths=[5])
+    for one, other in zip(*(torch.autograd.grad(o.square().sum(), (q, k, v)) for o in (found, expected))):
+        torch.testing.assert_close(one, other)
+
+
 def test_estimates_are_worked_out_on_paper():
     """Four ranks, 2^16 tokens, 8 heads of 64: a rank sends its keys and values three times, and has a quarter of the
     triangle."""

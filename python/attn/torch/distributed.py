@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,12 @@ def prepared(inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[An
         inputs = modes.autocast(inputs)
     follows = torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs)
     return inputs, follows or modes.transformed()
+
+
+def copied(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with arrays of their own, as the backward pass reads them again, whatever became of the caller's."""
+    own = {name: value.detach().clone() for name, value in options.items() if isinstance(value, Tensor)}
+    return options | own | {name: value.copy() for name, value in options.items() if isinstance(value, np.ndarray)}
 
 
 def _bare(ranks: Any, tensors: Any) -> Any:
