@@ -64,17 +64,16 @@ class Library {
   }
   // Texts become zero-ended UTF-8, lists of ids and byte arrays their address and count, other arrays their address.
   call(name, ...values) {
-    const given = [], held = [], stack = this.exports.__stack_pointer.value;
+    const held = [], stack = this.exports.__stack_pointer.value;
     const keep = (bytes) => { const at = this.exports.attn_new(Math.max(bytes.length, 1)) >>> 0; held.push(at); new Uint8Array(this.memory.buffer, at).set(bytes); return at; };
+    const given = (value) => {
+      if (typeof value === "string") return keep(new TextEncoder().encode(`${value}\0`));
+      if (value instanceof Uint8Array) return [keep(value), value.length];
+      if (Array.isArray(value)) return [keep(new Uint8Array(Int32Array.from(value).buffer)), value.length];
+      return ArrayBuffer.isView(value) ? keep(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)) : value;
+    };
     try {
-      for (const value of values) {
-        if (typeof value === "string") given.push(keep(new TextEncoder().encode(`${value}\0`)));
-        else if (value instanceof Uint8Array) given.push(keep(value), value.length);
-        else if (Array.isArray(value)) given.push(keep(new Uint8Array(Int32Array.from(value).buffer)), value.length);
-        else if (ArrayBuffer.isView(value)) given.push(keep(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)));
-        else given.push(value);
-      }
-      return this.exports[`attn_${name}`](...given);
+      return this.exports[`attn_${name}`](...values.flatMap(given));
     } catch (error) {
       this.exports.__stack_pointer.value = stack;  // where the call has left it
       if (error instanceof LibraryError) throw error;

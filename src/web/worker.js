@@ -104,7 +104,6 @@ function answer(model, asked) {
 function work() {
   const asked = waiting;
   waiting = undefined;
-  if (!asked) return;
   try { postMessage(...answer(opened, asked)); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
 }
 

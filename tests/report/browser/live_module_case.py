@@ -104,6 +104,7 @@ class LiveModule(LivePage):
         page.click("#weight-set")
         self.settled(page)
         self.assertEqual(page.run("parameter('W_value.weight').values[0]"), 0.75)
+        self.assertIn(": 0.75, changed", page.attribute("#weights-view .cell.on", "title"))
         self.same(page, self.command("multihead", "--input", "changed.csv", *flags, "--weights", self.state(page)))
         page.click("#edit-none")
         self.settled(page)

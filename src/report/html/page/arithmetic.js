@@ -69,9 +69,7 @@ function mapped({ block, step, head, row, column }) {
   const from = block.step(step.name.replace("mapped ", ""));
   if (!from || !report.kind?.recurrent) return missing();
   const x = from.at(head, row, column);
-  if (report.module === "linear") {
-    return { say: "elu + 1: above 0 the number and 1, else exp of it. It is never negative.", total: x > 0 ? x + 1 : Math.exp(x), written: x > 0 ? `${minus(x)} + 1` : `exp(${minus(x)})` };
-  }
+  if (report.module === "linear") return { say: "elu + 1: above 0 the number and 1, else exp of it. It is never negative.", ...(x > 0 ? { total: x + 1, written: `${minus(x)} + 1` } : { total: Math.exp(x), written: `exp(${minus(x)})` }) };
   const silu = (y) => y / (1 + Math.exp(-y)), squares = Array.from({ length: step.columns }, (_, c) => silu(from.at(head, row, c)) ** 2).reduce((s, y) => s + y, 1e-6);
   return { say: "silu, x / (1 + exp(−x)), and all numbers divided by their length.", total: silu(x) / Math.sqrt(squares), written: `silu(${minus(x)}) / ${format(Math.sqrt(squares))}` };
 }
@@ -189,34 +187,39 @@ function dropoutChance(block) {
 const shownTerms = 12;
 
 // Which terms are shown of many: the chosen one, and the largest of those that no mask hides.
-function fewTerms(a) {
-  const order = a.rows.map((_, i) => i), last = a.columns.length - 1, size = (i) => Math.abs(a.rows[i][last]) || 0;
-  if (order.length <= shownTerms) return order;
-  const open = order.filter((i) => !a.masked?.[i] || i === a.marked);
-  if (open.length <= shownTerms) return open;
-  return open.sort((x, y) => (y === a.marked) - (x === a.marked) || size(y) - size(x)).slice(0, shownTerms - 1).sort((x, y) => x - y);
+function fewTerms({ rows, masked, marked }) {
+  const all = [...rows.keys()], open = all.filter((i) => !masked?.[i] || i === marked), size = (i) => Math.abs(rows[i].at(-1)) || 0;
+  const fitting = [all, open].find(({ length }) => length <= shownTerms);
+  return fitting ?? open.sort((x, y) => (y === marked) - (x === marked) || size(y) - size(x)).slice(0, shownTerms - 1).sort((x, y) => x - y);
 }
 // The others, in words: "14 more, masked".
 function leftTerms(a, few) {
-  const left = a.rows.map((_, i) => i).filter((i) => !few.includes(i)), masked = left.filter((i) => a.masked?.[i]).length, smaller = left.length - masked;
+  const left = [...a.rows.keys()].filter((i) => !few.includes(i)), masked = left.filter((i) => a.masked?.[i]).length, smaller = left.length - masked;
   return [smaller && `${smaller} more, smaller`, masked && `${masked} more, masked`].filter(Boolean).join("; ");
 }
 
+// Whether the library's number is what the terms give, in words.
+function agreement({ near, total, result, bound = 4 * float32Unit * Math.abs(result) }) {
+  if (near) return quiet();
+  if (!Object.is(total, result) && !(Math.abs(total - result) <= bound)) return quiet(`The library has ${exactly(result)}; the terms above give ${format(total, 6)}.`);
+  return element("p", { class: "agrees" }, `The library has the same number${total === result ? "." : `, as near as rounding allows: ${format(bound)}.`}`);
+}
+
+function termsTable(a) {
+  const number = (x) => (typeof x === "number" ? element("td", { class: "number", title: exactly(x) }, format(x)) : element("td", { class: "number" }, x));
+  const row = ([name, ...cells], on) => namedRow({ class: [on && "on"] }, element("bdi", {}, name), cells.map(number));
+  const few = fewTerms(a), across = (count, text, ...more) => element("tr", more[0], element("td", { colspan: count }, text), more.slice(1));
+  return element("div", { class: "scroll" }, table({ class: "terms" }, unseen("The terms"), a.columns.map((name) => element("bdi", {}, name)),
+    [few.map((i) => row(a.rows[i], i === a.marked)), few.length < a.rows.length && across(a.columns.length, leftTerms(a, few), { class: "quiet more" }), a.bias !== undefined && row(biasRow(a)),
+      a.sum ? across(1, a.sum[0], { class: "sum" }, a.sum.slice(1).map(number)) : a.columns.at(-1) === "product" && across(a.columns.length - 1, "sum", { class: "sum" }, number(a.total))]));
+}
+const biasRow = (a) => ["bias", ...a.columns.slice(2).map(() => ""), a.bias];
+
 function arithmeticView(a) {
-  const bound = a.bound ?? 4 * float32Unit * Math.abs(a.result);
-  const agrees = !a.near && (Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= bound);
-  const number = (x) => element("td", { class: "number", title: typeof x === "number" ? exactly(x) : null }, typeof x === "number" ? format(x) : x);
-  const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("th", { scope: "row" }, element("bdi", {}, cells[0])), cells.slice(1).map(number));
-  const few = fewTerms(a), left = a.rows.length - few.length, bias = a.bias !== undefined && ["bias", ...a.columns.slice(2).map(() => ""), a.bias];
+  const result = { class: "result", title: exactly(a.result) }, few = a.rows.length <= 8;
   return element("div", { class: "arithmetic", "data-total": String(a.total), "data-result": exactly(a.result) },
-    element("h3", {}, element("bdi", {}, a.title), " = ", element("span", { class: "result", title: exactly(a.result) }, (a.near ? "≈ " : "") + format(a.result))),
-    quiet(say(a.say ?? "")),
-    a.rows.length <= 8 && !a.alone ? element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`) : null,
-    a.columns.length > 0 && element("div", { class: "scroll" }, table({ class: "terms" }, unseen("The terms"),
-      a.columns.map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, element("bdi", {}, name))),
-      [...few.map((i) => row(a.rows[i], i)), left > 0 && element("tr", { class: "quiet more" }, element("td", { colspan: a.columns.length }, leftTerms(a, few))), bias && row(bias, -2),
-        a.sum ? element("tr", { class: "sum" }, a.sum.map((x, i) => (i ? number(x) : element("td", {}, x))))
-          : a.columns.at(-1) === "product" && element("tr", { class: "sum" }, element("td", { colspan: a.columns.length - 1 }, "sum"), number(a.total))])),
-    a.columns.length > 0 && exports({ name: () => "arithmetic", title: () => a.title, table: null, csv: () => [a.columns, ...a.rows, ...(bias ? [bias] : [])] }),
-    a.alone ? null : element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? `The library has the same number${a.total === a.result ? "." : `, as near as rounding allows: ${format(bound)}.`}` : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
+    element("h3", {}, element("bdi", {}, a.title), " = ", element("span", result, (a.near ? "≈ " : "") + format(a.result))), quiet(say(a.say)),
+    few && !a.alone && element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`),
+    a.columns.length > 0 && [termsTable(a), exports({ name: () => "arithmetic", title: () => a.title, table: null, csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [biasRow(a)])] })],
+    !a.alone && agreement(a));
 }

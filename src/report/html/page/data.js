@@ -31,11 +31,8 @@ class Step {
     return this.decoded ??= this.exact ? floatsOf(this.data.f32, this.block) : this.pooled ? null : this.unpacked();
   }
   unpacked() {
-    const ranges = floatsOf(this.data.ranges, this.block);
-    return Float32Array.from(bytesOf(this.data.u8, this.block), (byte, i) => {
-      const row = Math.floor(i / this.columns), low = ranges[2 * row], high = ranges[2 * row + 1];
-      return low + (high - low) * byte / 255;
-    });
+    const ranges = floatsOf(this.data.ranges, this.block), low = (i) => 2 * Math.floor(i / this.columns);
+    return Float32Array.from(bytesOf(this.data.u8, this.block), (byte, i) => ranges[low(i)] + (ranges[low(i) + 1] - ranges[low(i)]) * byte / 255);
   }
   // Whose numbers a head has: groups of heads may share their keys and values.
   planeOf(head) { return Math.floor(head * this.planes / Math.max(this.block.heads, 1)); }
@@ -73,13 +70,9 @@ function pool(step) {
 const maskedCell = 252;
 const cellValue = (byte, most) => (byte >= maskedCell ? [0, -Infinity, Infinity, NaN][byte - maskedCell] : most * (byte / 251) ** 2);
 function pooledMap(step, head) {
-  const p = pool(step), plane = p.rows * p.columns, values = new Float32Array(plane), masked = new Uint8Array(plane);
-  for (let i = 0; i < plane; i++) {
-    const byte = p.bytes[head * plane + i];
-    values[i] = cellValue(byte, p.most[head * p.rows + Math.floor(i / p.columns)]);
-    masked[i] = byte === maskedCell ? 1 : 0;
-  }
-  return { rows: p.rows, columns: p.columns, values, masked, factor: p.factor };
+  const { rows, columns, factor, bytes, most } = pool(step), cells = bytes.subarray(head * rows * columns, (head + 1) * rows * columns);
+  const values = Float32Array.from(cells, (byte, i) => cellValue(byte, most[head * rows + Math.floor(i / columns)]));
+  return { rows, columns, factor, values, masked: cells.map((byte) => (byte === maskedCell ? 1 : 0)) };
 }
 function pooledAt(step, head, row, column) {
   const known = topKeys(step, head, row).find((top) => top.key === column);
@@ -89,12 +82,9 @@ function pooledAt(step, head, row, column) {
 }
 // The row's largest weights, exact, falling: all of them in an exact report.
 function topKeys(step, head, row) {
-  if (step.pooled) {
-    const p = pool(step), count = step.data.top, from = (head * step.rows + row) * count, tops = [];
-    for (let i = from; i < from + count && p.index[i] !== 65535; i++) tops.push({ key: p.index[i], weight: p.value[i] });
-    return tops;
-  }
-  return Array.from({ length: step.columns }, (_, key) => ({ key, weight: step.at(head, row, key) })).sort((a, b) => b.weight - a.weight);
+  if (!step.pooled) return Array.from({ length: step.columns }, (_, key) => ({ key, weight: step.at(head, row, key) })).sort((a, b) => b.weight - a.weight);
+  const { index, value } = pool(step), count = step.data.top, from = (head * step.rows + row) * count;
+  return Array.from({ length: count }, (_, i) => ({ key: index[from + i], weight: value[from + i] })).filter(({ key }) => key !== 65535);
 }
 
 // One layer: its steps, and what its mask hides. A layer that is compressed has neither until it is opened.
@@ -119,10 +109,7 @@ class Block {
   step(name) { return this.steps.find((step) => step.name === name); }
   softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); }
   // The step whose scores this one changes.
-  before(name) {
-    const at = this.steps.findIndex((step) => step.name === name);
-    return this.steps.slice(0, Math.max(at, 0)).findLast((step) => step.kind === "scores");
-  }
+  before(name) { return this.steps.slice(0, Math.max(this.steps.indexOf(this.step(name)), 0)).findLast((step) => step.kind === "scores"); }
   // Of an exact report a byte for each query and key of a head, 1 where the key is masked; undefined without a mask.
   masked(head) {
     const step = this.step("masked");
@@ -168,11 +155,8 @@ function format(x, digits = 4) {
 // Every digit that a float32 has.
 function exactly(x) {
   if (!Number.isFinite(x)) return format(x);
-  for (let digits = 1; digits <= 9; digits++) {
-    const text = x.toPrecision(digits);
-    if (Math.fround(Number(text)) === Math.fround(x)) return String(Number(text));
-  }
-  return String(x);
+  const digits = [1, 2, 3, 4, 5, 6, 7, 8, 9].find((count) => Math.fround(x.toPrecision(count)) === Math.fround(x));
+  return String(digits ? Number(x.toPrecision(digits)) : x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 // What the page says of words, in the unit of its text: a model reads tokens, or bytes.
@@ -185,5 +169,5 @@ function word(token, most = 14) {
     .replace(/[\0-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
     .replace(/[\p{Cc}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/gu, "\ufffd");
   const characters = Array.from(shown);
-  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : characters.join("");
+  return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : shown;
 }

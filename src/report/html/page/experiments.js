@@ -1,30 +1,36 @@
 // Experiments on the text that is read, those of attn experiment: each by a button, as a table whose cells are coloured.
 
-// One number a cell: orange above what changes nothing, purple below; its words are its title.
-function shareTable({ caption, corner, columns, rows, values, text, title }) {
-  const most = Math.max(...values.flat().filter(Number.isFinite).map(Math.abs), 1e-9);
+// Cells are { value, text, title }: orange above a value that changes nothing, purple below.
+function shareTable(caption, corner, columns, rows, cells) {
+  const most = Math.max(...cells.flat().map(({ value }) => Math.abs(value)).filter(Number.isFinite), 1e-9);
   const colour = (value) => `color-mix(in srgb, ${seriesOf(value > 0 ? 1 : 6)} ${Math.round((65 * Math.abs(value)) / most) || 0}%, transparent)`;
-  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, table({ class: "experiment" }, element("caption", {}, caption),
-    [corner, ...columns].map((name) => element("th", { scope: "col" }, name)),
-    values.map((row, r) => element("tr", {}, element("th", { scope: "row" }, rows[r]), row.map((value, c) => element("td", { class: "number", title: title(r, c), style: { backgroundColor: colour(value) } }, text(r, c)))))));
+  const cell = ({ value, text, title }) => element("td", { class: "number", title, style: { backgroundColor: colour(value) } }, text);
+  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    table({ class: "experiment" }, element("caption", {}, caption), [corner, ...columns], cells.map((row, r) => namedRow({}, rows[r], row.map(cell)))));
 }
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(3)}`;
+const headsOf = (row) => numbers(row.length).map((n) => `head ${n}`);
 const experiments = {
   effects: {
-    title: "Switch off each head", told: ({ before, after }) => [`The text’s loss is ${format(before)}. Each number is what it becomes more without that head: above 0 the head helps.`,
-      shareTable({ caption: "Loss without a head, less the loss with all", corner: "layer", columns: numbers(after[0].length).map((n) => `head ${n}`), rows: numbers(after.length),
-        values: after.map((row) => row.map((x) => x - before)), text: (r, c) => signed(after[r][c] - before), title: (r, c) => `layer ${r + 1}, head ${c + 1}: loss ${format(after[r][c])}` })],
+    title: "Switch off each head",
+    tell: ({ before, after }) => [`The text’s loss is ${format(before)}. Each number is what it becomes more without that head: above 0 the head helps.`,
+      shareTable("Loss without a head, less the loss with all", "layer", headsOf(after[0]), numbers(after.length), after.map((row, l) =>
+        row.map((loss, h) => ({ value: loss - before, text: signed(loss - before), title: `layer ${l + 1}, head ${h + 1}: loss ${format(loss)}` }))))],
   },
   lens: {
-    title: "Read each layer by the head", told: ({ tokens, chance, loss, texts }) => ["The last norm and the head read what goes into each layer, and last what comes out: the token that is likeliest next, in a stronger colour the likelier.",
-      shareTable({ caption: "The logit lens", corner: "into layer", columns: [...texts.map((one) => word(one)), "loss"], rows: tokens.map((_, l) => (l + 1 < tokens.length ? String(l + 1) : "out")),
-        values: chance.map((row) => [...row, 0]), text: (r, c) => (c < texts.length ? word(tokens[r][c]) : loss[r] === undefined ? "" : format(loss[r])), title: (r, c) => (c < texts.length ? `behind ${word(texts[c])}: ${word(tokens[r][c])}, ${percent(chance[r][c])}` : "mean loss of the text") })],
+    title: "Read each layer by the head",
+    tell: ({ tokens, chance, loss, texts }) => ["The last norm and the head read what goes into each layer, and last what comes out: the token that is likeliest next, in a stronger colour the likelier.",
+      shareTable("The logit lens", "into layer", [...texts.map((one) => word(one)), "loss"], [...numbers(tokens.length - 1), "out"], chance.map((row, l) =>
+        [...row.map((value, c) => ({ value, text: word(tokens[l][c]), title: `behind ${word(texts[c])}: ${word(tokens[l][c])}, ${percent(value)}` })),
+          { value: 0, text: loss[l] !== undefined && format(loss[l]), title: "mean loss of the text" }]))],
   },
   patching: {
-    title: "Patch the text into a second one", told: ({ clean, corrupt, a, b, stream, heads, texts }) => [`“${word(a)}” is the token that the text makes likelier than the second one does, and “${word(b)}” the other way round. The logit of the one less that of the other is ${signed(clean)} in the text and ${signed(corrupt)} in the second. 1: a part of the text, put into a pass on the second, gives back all of the difference. 0: none.`,
-      ...[["What goes into a layer, at one token", stream, texts.map((one) => word(one)), "token"], ["What a head gives", heads, numbers(heads[0].length).map((n) => `head ${n}`), ""]].map(([caption, values, columns, of]) =>
-        shareTable({ caption, corner: "layer", columns, rows: numbers(values.length), values, text: (r, c) => values[r][c].toFixed(2).replace("-", "−"), title: (r, c) => named(`layer ${r + 1}`, `${of} ${columns[c]}`.trim()) }))],
+    title: "Patch the text into a second one",
+    tell: ({ clean, corrupt, a, b, stream, heads, texts }) => [`“${word(a)}” is the token that the text makes likelier than the second one does, and “${word(b)}” the other way round. The logit of the one less that of the other is ${signed(clean)} in the text and ${signed(corrupt)} in the second. 1: a part of the text, put into a pass on the second, gives back all of the difference. 0: none.`,
+      ...[["What goes into a layer, at one token", stream, texts.map((one) => word(one)), "token "], ["What a head gives", heads, headsOf(heads[0]), ""]].map(([caption, values, columns, of]) =>
+        shareTable(caption, "layer", columns, numbers(values.length), values.map((row, l) =>
+          row.map((value, c) => ({ value, text: value.toFixed(2).replace("-", "−"), title: `layer ${l + 1}, ${of}${columns[c]}` })))))],
   },
 };
 
@@ -47,12 +53,12 @@ function showExperiment({ number, turn, experiment, found, error }) {
   if (number !== live.shown || turn !== live.trying.turn) return;
   if (found?.left) return goOn(found.left);
   live.experiment = found;
-  fill(live.found, error ?? experiments[experiment].told(found).map((part) => (typeof part === "string" ? element("p", {}, part) : part)));
+  fill(live.found, error ?? experiments[experiment].tell(found).map((part) => (typeof part === "string" ? element("p", {}, part) : part)));
   document.body.dataset.experiment = experiment;
 }
 function experimentsPanel() {
   live.found = element("div", { id: "experiment-found", "aria-live": "polite" });
-  const other = element("input", { id: "experiment-other", type: "text", size: 24, spellcheck: "false", placeholder: "a second text", "aria-label": "The second text, of as many tokens" });
+  const other = input("experiment-other", "text", { size: 24, spellcheck: "false", placeholder: "a second text", "aria-label": "The second text, of as many tokens" });
   byId("live").after(element("details", { class: "panel", id: "experiments" }, element("summary", {}, element("h2", {}, "Experiments")),
-    controls(Object.entries(experiments).map(([kind, { title }]) => [kind === "patching" && other, button(`experiment-${kind}`, title, () => askExperiment(kind))]).flat()), live.found));
+    controls(Object.entries(experiments).map(([kind, { title }]) => [kind === "patching" && other, button(`experiment-${kind}`, title, () => askExperiment(kind))])), live.found));
 }

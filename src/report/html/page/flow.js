@@ -4,47 +4,38 @@
 // Beside a map of heads the cards are small and have no pictures. "rotated queries" takes two lines.
 function flowCard() {
   const more = blocks.some((block) => block.step("rotated queries") || block.step("mapped queries")) ? 18 : 0;
-  return severalLayers ? { width: 82, height: 46 + more, gapX: 18, gapY: 8 } : { width: 88, height: 104 + more, gapX: 24, gapY: 12 };
+  return severalLayers() ? { width: 82, height: 46 + more, gapX: 18, gapY: 8 } : { width: 88, height: 104 + more, gapX: 24, gapY: 12 };
 }
+
+const pairsOf = (block) => block.steps.filter(({ pairs }) => pairs).map(({ name }) => name);
 
 // Where each step's card stands: { name: { column, row } }, rows counted from the top.
 function flowPlaces(block) {
-  const has = (name) => block.step(name), places = {};
-  const projected = ["queries", "keys", "values"].filter(has), middle = (projected.length - 1) / 2;
-  let column = -1;
-  const next = (row, ...names) => {
-    const found = names.filter(has);
-    if (found.length) column++;
-    found.forEach((name, i) => { places[name] = { column, row: row + i }; });
-  };
-  const row = projected.length > 1 ? 0.5 : 0;
-  next(has("source") ? row : Math.max(middle, 0), "inputs", "source");
-  const low = Math.max(projected.length - 1, 0), asked = has("query latents") ? 1 : 0;
-  next(low, "compressed");
-  next(low - asked, ...(asked ? ["query latents"] : []), "latents");
-  next(0, ...projected);
-  next(0, "rotated queries", "rotated keys");
-  next(0, "mapped queries", "mapped keys", "beta", "decay");
-  for (const step of block.steps.filter((step) => step.pairs)) next(row, step.name);
-  const last = has("values") && projected.length > 1 ? row + 0.75 : row;
-  next(last, "context", "gates");
-  for (const name of ["gated", "normed", "merged", "output"]) next(last, name);
-  return places;
+  const has = (name) => block.step(name), projected = ["queries", "keys", "values"].filter(has), several = projected.length > 1;
+  const row = several ? 0.5 : 0, low = Math.max(projected.length - 1, 0), asked = has("query latents") ? 1 : 0;
+  const last = has("values") && several ? row + 0.75 : row;
+  // Of each column the row of its first card, and the steps that may stand there.
+  const columns = [
+    [has("source") ? row : low / 2, "inputs", "source"], [low, "compressed"], [low - asked, "query latents", "latents"], [0, ...projected],
+    [0, "rotated queries", "rotated keys"], [0, "mapped queries", "mapped keys", "beta", "decay"], ...pairsOf(block).map((name) => [row, name]),
+    [last, "context", "gates"], ...["gated", "normed", "merged", "output"].map((name) => [last, name]),
+  ];
+  const found = columns.map(([row, ...names]) => [row, ...names.filter(has)]).filter(([, name]) => name);
+  return Object.fromEntries(found.flatMap(([row, ...names], column) => names.map((name, i) => [name, { column, row: row + i }])));
 }
 
 // [from, to]: which step is made of which.
 function flowWires(block) {
-  const has = (name) => block.step(name), pairs = block.steps.filter((step) => step.pairs).map((step) => step.name);
-  const source = has("source") ? "source" : "inputs", origin = has("latents") ? "latents" : source;
-  const wires = [[has("query latents") ? "query latents" : "inputs", "queries"], ["inputs", "query latents"], ["inputs", "compressed"], [has("compressed") ? "compressed" : "inputs", "latents"], [origin, "keys"], [origin, "values"]];
-  const rotated = has("rotated queries") ? ["rotated queries", "rotated keys"] : has("mapped queries") ? ["mapped queries", "mapped keys", "beta", "decay"] : ["queries", "keys"];
-  if (has("mapped queries")) wires.push(["queries", "mapped queries"], ["keys", "mapped keys"], ["inputs", "beta"], ["inputs", "decay"]);
-  if (has("rotated queries")) wires.push(["queries", "rotated queries"], ["keys", "rotated keys"]);
-  for (const from of has("queries") || has("keys") ? rotated : [...new Set(["inputs", source])]) wires.push([from, pairs[0]]);
-  for (let i = 1; i < pairs.length; i++) wires.push([pairs[i - 1], pairs[i]]);
-  wires.push([pairs.at(-1), "context"], [has("values") ? "values" : source, "context"], ["context", "normed"], ["context", "gated"], ["gates", "gated"],
-    [["normed", "gated", "context"].find(has), "merged"], [["merged", "normed", "gated", "context"].find(has), "output"]);
-  return wires.filter(([from, to]) => has(from) && has(to));
+  const has = (name) => block.step(name), pairs = pairsOf(block), sources = ["latents", "source", "inputs"], heads = ["normed", "gated", "context"];
+  const asked = [["rotated queries", "mapped queries", "queries"], ["rotated keys", "mapped keys", "keys"], ["beta"], ["decay"]];
+  // Each is made of the first of each list that is there.
+  const made = {
+    "query latents": [["inputs"]], compressed: [["inputs"]], latents: [["compressed", "inputs"]], queries: [["query latents", "inputs"]], keys: [sources], values: [sources],
+    "rotated queries": [["queries"]], "rotated keys": [["keys"]], "mapped queries": [["queries"]], "mapped keys": [["keys"]], beta: [["inputs"]], decay: [["inputs"]],
+    [pairs[0]]: has("queries") || has("keys") ? asked : [["inputs"], ["source"]], ...Object.fromEntries(pairs.slice(1).map((name, i) => [name, [[pairs[i]]]])),
+    context: [[pairs.at(-1)], ["values", "source", "inputs"]], normed: [["context"]], gated: [["context"], ["gates"]], merged: [heads], output: [["merged", ...heads]],
+  };
+  return Object.entries(made).flatMap(([to, lists]) => (has(to) ? lists.map((names) => [names.find(has), to]) : [])).filter(([from]) => from);
 }
 
 function wirePath(from, to) {
@@ -53,21 +44,18 @@ function wirePath(from, to) {
   const [x1, y1, x2, y2] = [x(from) + width, y(from), x(to) - 5, y(to)];
   if (to.column === from.column + 1) return `M${x1} ${y1}C${x1 + gapX / 2} ${y1} ${x2 - gapX / 2} ${y2} ${x2} ${y2}`;
   // Past other cards: along its own row, or below them where it shares theirs.
-  const below = from.row === to.row ? y1 + height / 2 + 8 : y1, bend = x2 - gapX / 2;
+  const below = from.row === to.row ? y1 + height / 2 + 8 : y1, bend = x2 - gapX / 2, corner = Math.sign(y2 - below) * 8;
   const start = below === y1 ? `M${x1} ${y1}` : `M${x1 - width / 2} ${y1 + height / 2}V${below}`;
-  return `${start}H${bend - 8}Q${bend} ${below} ${bend} ${below + Math.sign(y2 - below) * 8}V${y2 - Math.sign(y2 - below) * 8}Q${bend} ${y2} ${x2} ${y2}`;
+  return `${start}H${bend - 8}Q${bend} ${below} ${bend} ${below + corner}V${y2 - corner}Q${bend} ${y2} ${x2} ${y2}`;
 }
 
 function flow(block) {
   const places = flowPlaces(block), { width, height, gapX, gapY } = flowCard(), all = Object.values(places);
-  const columns = Math.max(...all.map((place) => place.column)) + 1, rows = Math.max(...all.map((place) => place.row)) + 1;
-  const size = { width: columns * (width + gapX) - gapX, height: rows * (height + gapY) - gapY + 12 };
+  const most = (of) => Math.max(...all.map((place) => place[of])) + 1;
+  const size = { width: most("column") * (width + gapX) - gapX, height: most("row") * (height + gapY) - gapY + 12 };
   const head = element("marker", { id: "arrow-head", viewBox: "0 0 8 8", refX: 4, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, element("path", { d: "M0 0L8 4L0 8Z" }));
   const wires = flowWires(block).map(([from, to]) => element("path", { class: "wire", d: wirePath(places[from], places[to]), "marker-end": "url(#arrow-head)", "data-from": from, "data-to": to }));
-  return element("div", { class: "flow", style: { width: `${size.width}px`, height: `${size.height}px` } }, element("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" }, element("defs", {}, head), wires),
-    block.steps.map((step) => {
-      const card = stepCard(step), place = places[step.name];
-      Object.assign(card.style, { left: `${place.column * (width + gapX)}px`, top: `${place.row * (height + gapY)}px`, width: `${width}px`, height: `${height}px` });
-      return card;
-    }));
+  const inPixels = (box) => Object.fromEntries(Object.entries(box).map(([name, x]) => [name, `${x}px`]));
+  return element("div", { class: "flow", style: inPixels(size) }, element("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" }, element("defs", {}, head), wires),
+    block.steps.map((step) => stepCard(step, inPixels({ left: places[step.name].column * (width + gapX), top: places[step.name].row * (height + gapY), width, height }))));
 }

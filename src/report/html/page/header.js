@@ -39,12 +39,11 @@ function randomNote() {
 }
 
 // One line while all is well; else what is not. The checks themselves stand at the end of the page.
-function verdict() {
-  const failed = report.health.filter((check) => !check.holds), link = element("a", { href: "#checks", onclick: toChecks }, "the checks");
+function verdict(failed) {
+  const link = element("a", { href: "#checks", onclick: toChecks }, "the checks"), all = `${report.health.length} checks of these numbers`;
   if (!report.health.length) return null;
-  if (!failed.length) return element("p", { class: "verdict quiet" }, `✓ ${report.health.length} of ${report.health.length} checks of these numbers hold: see `, link, " below.");
-  return element("div", { class: "verdict note leaks" }, element("strong", {}, `${failed.length} of ${report.health.length} checks of these numbers fail.`),
-    ` ${failed.map((check) => `${check.name}: ${check.told}`).join("; ")}. See `, link, ".");
+  if (!failed.length) return element("p", { class: "verdict quiet" }, `✓ ${report.health.length} of ${all} hold: see `, link, " below.");
+  return element("div", { class: "verdict note leaks" }, element("strong", {}, `${failed.length} of ${all} fail.`), ` ${failed.map(({ name, told }) => `${name}: ${told}`).join("; ")}. See `, link, ".");
 }
 
 // The address holds the selection, so that the link moves the page itself.
@@ -74,8 +73,8 @@ function header(host) {
       `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits, to within 1/510 of the range of their row; the" : "The"} other steps are left out.`);
   }
   const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" "))), said = notes.map((note) => element("p", { class: "note" }, note));
-  const holds = report.health.every((check) => check.holds), checked = verdict();
-  if (severalLayers) fill(host, said, holds ? null : checked, element("details", {}, element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), holds ? checked : null));
+  const failed = report.health.filter(({ holds }) => !holds), fails = failed.length > 0, checked = verdict(failed);
+  if (severalLayers()) fill(host, said, fails && checked, element("details", {}, element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), !fails && checked));
   else fill(host, intro, randomNote(), said, facts(), checked);
   const more = !byId("engine") && (report.kind || report.repeated > 0);
   fill(byId("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,

@@ -20,15 +20,14 @@ function ofLatent(a, of, name, from, say) {
   return projected(a, of, of?.name === "inputs" ? `x(${a.token})` : `latent(${a.token})`, name, linear(name, from), say);
 }
 
-const latentSteps = {
+Object.assign(explanations, {
   compressed: (a) => ofLatent(a, a.block.step("inputs"), "kv_a_proj_with_mqa", 0, "The row of x times a row of W_a: fewer numbers, of which all keys and values are made."),
   latents: (a) => ofNorm("kv_a_layernorm", rowOf(a.block.step("compressed"), a.key), a),
   "query latents": (a) => {
     const number = through(rowOf(a.block.step("inputs"), a.query), linear("q_a_proj"));
     return ofNorm("q_a_layernorm", number && Array.from({ length: a.step.columns }, number), a);
   },
-};
-const latentHeads = {
+}, sizes && {
   queries: (a) => {
     const low = a.block.step("query latents"), from = a.head * (sizes.plain + sizes.rotary);
     return low ? ofLatent(a, low, "q_b_proj", from, "The query’s latent times a row of this head’s W_q.") : ofLatent(a, a.block.step("inputs"), "q_proj", from, "The row of x times a row of this head’s W_q.");
@@ -36,5 +35,4 @@ const latentHeads = {
   keys: (a) => (a.column < sizes.plain ? ofLatent(a, a.block.step("latents"), "kv_b_proj", a.head * (sizes.plain + sizes.value), "The latent times a row of this head’s W_k.")
     : ofLatent(a, a.block.step("inputs"), "kv_a_proj_with_mqa", sizes.latent - sizes.plain, "The part of a key that turns by its position. It is the same in all heads, and a cache keeps it beside the latent.")),
   values: (a) => ofLatent(a, a.block.step("latents"), "kv_b_proj", a.head * (sizes.plain + sizes.value) + sizes.plain, "The latent times a row of this head’s W_v."),
-};
-Object.assign(explanations, latentSteps, sizes && latentHeads);
+});

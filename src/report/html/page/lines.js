@@ -4,11 +4,11 @@ const lineRows = 40;
 
 // Which words stand left and right: all of a short text; of a long one the query's neighbours and its largest keys.
 function lineSides() {
-  const all = (count) => Array.from({ length: count }, (_, i) => i);
-  if (Math.max(report.tokens.length, report.keyTokens.length) <= lineRows) return [all(report.tokens.length), all(report.keyTokens.length)];
-  const from = Math.max(0, Math.min(state.query - 8, report.tokens.length - 17));
-  const keys = topKeys(currentBlock().step("weights"), state.head, state.query).slice(0, 16).filter((top) => top.weight > 0).map((top) => top.key);
-  return [all(report.tokens.length).slice(from, from + 17), keys.sort((a, b) => a - b)];
+  const queries = [...report.tokens.keys()], keys = [...report.keyTokens.keys()];
+  if (Math.max(queries.length, keys.length) <= lineRows) return [queries, keys];
+  const from = Math.max(0, Math.min(state.query - 8, queries.length - 17));
+  const largest = topKeys(currentBlock().step("weights"), state.head, state.query).slice(0, 16).filter(({ weight }) => weight > 0);
+  return [queries.slice(from, from + 17), largest.map(({ key }) => key).sort((a, b) => a - b)];
 }
 
 // The lines of the words that are shown: { query, key, weight, from, to }, the last two counted among what is shown.
@@ -19,18 +19,17 @@ function shownLines([queries, keys] = lineSides()) {
 }
 
 function linesSvg() {
-  const [queries, keys] = lineSides(), rowHeight = 28, height = rowHeight * Math.max(queries.length, keys.length) + 24, width = 520, left = 150, right = 370;
-  const y = (i) => 24 + rowHeight * i, parts = shownLines([queries, keys]).map(({ query, key, weight, from, to }) => {
+  const [queries, keys] = lineSides(), y = (i) => 24 + 28 * i, left = 150, right = 370;
+  const lines = shownLines([queries, keys]).sort((a, b) => (a.query === state.query) - (b.query === state.query)).map(({ query, key, weight, from, to }) => {
     const on = query === state.query, size = Math.min(Math.abs(weight), 2);
-    return element("line", { x1: left, y1: y(from) - 4, x2: right, y2: y(to) - 4, class: on ? "link on" : "link", "data-query": query, "data-key": key,
-      "stroke-width": (0.4 + 7 * size).toFixed(2), opacity: (on ? 0.4 + 0.6 * size : 0.08 + 0.25 * size).toFixed(3), "stroke-dasharray": weight < 0 ? "5 4" : null },
-      element("title", {}, `${word(report.tokens[query])} → ${word(report.keyTokens[key])}: ${exactly(weight)}`));
+    return element("line", { x1: left, y1: y(from) - 4, x2: right, y2: y(to) - 4, class: ["link", on && "on"], "data-query": query, "data-key": key,
+      "stroke-width": (0.4 + 7 * size).toFixed(2), opacity: (on ? 0.4 + 0.6 * size : 0.08 + 0.25 * size).toFixed(3), "stroke-dasharray": weight < 0 && "5 4" },
+    element("title", {}, `${word(report.tokens[query])} → ${word(report.keyTokens[key])}: ${exactly(weight)}`));
   });
-  parts.sort((a, b) => a.classList.contains("on") - b.classList.contains("on"));
-  const label = (text, x, row, anchor, on, choose) => element("text", { x, y: y(row), "text-anchor": anchor, class: on ? "line-word on" : "line-word", onclick: choose }, word(text, 18));
-  queries.forEach((query, row) => parts.push(label(report.tokens[query], left - 10, row, "end", query === state.query, () => select({ query }))));
-  keys.forEach((key, row) => parts.push(label(report.keyTokens[key], right + 10, row, "start", key === state.key, () => select({ key }))));
-  return element("svg", { viewBox: `0 0 ${width} ${height}`, class: "lines", role: "img", "aria-label": `Lines from each query to its keys, ${headName()}` }, parts);
+  const words = (shown, tokens, name, x, anchor) => shown.map((at, row) =>
+    label(x, y(row), word(tokens[at], 18), { "text-anchor": anchor, class: ["line-word", at === state[name] && "on"], onclick: () => select({ [name]: at }) }));
+  return element("svg", { viewBox: `0 0 520 ${y(Math.max(queries.length, keys.length))}`, class: "lines", role: "img", "aria-label": `Lines from each query to its keys, ${headName()}` },
+    lines, words(queries, report.tokens, "query", left - 10, "end"), words(keys, report.keyTokens, "key", right + 10, "start"));
 }
 
 function linesPanel(host) {

@@ -1,34 +1,32 @@
 // A page that computes: its model or module reads what is typed or continued, with numbers changed and heads switched
 // off, and every panel follows. The library does it: a model's in a worker, a module's in module.js.
 
+const asMade = (text) => ({ text, source: "", ids: undefined, edits: [], options: {}, weights: [] });
 const live = {
-  now: { text: report.title, source: "", ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], notice: "",
+  now: asMade(report.title), past: [], asked: 0, shown: 0, labels: [], notice: "", isModule: !byId("model"),
   mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
-  isModule: !byId("model"), number: (id) => Number(byId(id)?.value),
 };
 
 // ---- the answer takes the place of what was recorded ---------------------------------------------------------------
-// Where its words lie is computed when a layer is selected.
-function renew(block, { steps, space, scores, sinks, causal }, base) {
-  Object.assign(block, { packed: undefined, masks: undefined, scores, sinks, causal, space, askSpace });
+function renew(block, { steps, space, scores, sinks, causal }, base, off) {
+  Object.assign(block, { packed: undefined, masks: undefined, scores, sinks, causal, space, askSpace, off });
   block.steps = steps.map(({ shape, values, ...step }) => {
     const before = base?.get(step.name), moved = before !== values && before?.length === values.length;
     return Object.assign(new Step({ ...step, data: { f32: "", shape } }, block), { decoded: values, before: moved ? before : undefined });
   });
 }
+// Where its words lie is computed once, when a layer is selected.
 function askSpace() {
-  if (live.looked !== currentBlock()) live.worker.postMessage({ number: live.shown, space: state.block });
-  live.looked = currentBlock();
+  currentBlock().askSpace = undefined;
+  live.worker.postMessage({ number: live.shown, space: state.block });
 }
 
 const valuesOf = (found) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
-
 function showAnswer(answer, base) {
   // What was changed in between does not follow from what was before it, and that is no fault.
   const health = live.now.edits.length ? [] : answer.health;
   Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health });
-  blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b]));
-  blocks.forEach((block, b) => { block.off = headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head); });
+  blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b], headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head)));
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
   header(byId("about"));
@@ -39,7 +37,7 @@ function showAnswer(answer, base) {
 }
 // Code that anyone may run does not have what was changed here.
 const redraw = () => drawPanels(new Set([(altered() || live.file) && "snippets", !report.health.length && "checks"]));
-const altered = () => live.now.edits.length > 0 || live.now.at !== undefined || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
+const altered = ({ edits, at, options, weights } = live.now) => edits.length > 0 || at !== undefined || weights.length > 0 || Object.keys(options).length > 0;
 
 // ---- what is asked ---------------------------------------------------------------------------------------------------
 // Each change can be undone; letters that are typed one after the other are one change.
@@ -52,9 +50,9 @@ function ask(change = {}, kind, more) {
   return live.isModule ? moduleAnswer() : askModel(more);
 }
 function askModel(more) {
-  const { text, source, ids, edits, at } = live.now;
-  live.worker.postMessage({ number: live.asked, text, ids, edits, at, block: state.block, other: source, pooling: byId("live-pooling").value, ...more,
-    sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
+  const { source: other, ...now } = live.now, [temperature, topK, topP] = samplers.map(([id]) => Number(byId(id).value));
+  live.worker.postMessage({ number: live.asked, ...now, block: state.block, other, pooling: byId("live-pooling").value, ...more,
+    sampling: { temperature, topK, topP, most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
 function undo() {
   if (!live.past.length) return said("Nothing was changed.");
@@ -84,10 +82,9 @@ function proceed({ id, token: text }) {
 const samePlace = (a, b) => ["layer", "step", "head", "row", "column"].every((name) => a[name] === b[name]);
 const without = (edit) => live.now.edits.filter((one) => !samePlace(one, edit));
 const edited = (edit) => ask({ edits: [...without(edit), edit] });
-// Off where it was on, and on where it was off.
 function headToggled() {
-  const edit = { layer: layerNumber(state.block) - 1, head: state.head }, others = without(edit);
-  ask({ edits: others.length < live.now.edits.length ? others : [...others, edit] });
+  const edit = { layer: layerNumber(state.block) - 1, head: state.head }, others = without(edit), wasOff = others.length < live.now.edits.length;
+  wasOff ? ask({ edits: others }) : edited(edit);
 }
 // The selected place of a step, as an edit names it.
 function placeOf(step) {
@@ -120,46 +117,46 @@ function maskToggled() {
   edited({ ...place, from: place.step.slice(0, -step.name.length) + before.name });
 }
 
-function said(text) { byId("live-said").textContent = text; }
+const said = (text) => { byId("live-said").textContent = text; };
 const recordedOnly = (why) => said(`This page shows the recorded pass: ${why}`);
 
 // ---- the panel -------------------------------------------------------------------------------------------------------
 const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, placeholder: label, oninput }, text);
 
 function livePanel(...more) {
-  const value = element("input", { id: "edit-value", type: "text", size: 8, "aria-label": "The selected number becomes" });
+  const value = input("edit-value", "text", { size: 8, "aria-label": "The selected number becomes" });
   byId("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" },
     liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
     controls(field("the selected number becomes", value), button("edit-set", "Set", () => numberSet(value.value)),
-      button("edit-mask", "Mask or unmask this key", maskToggled), check(live.isModule ? "a click masks" : "a click masks, and in the map switches a head off", { id: "edit-click" }),
+      button("edit-mask", "Mask or unmask this key", maskToggled), check("edit-click", live.isModule ? "a click masks" : "a click masks, and in the map switches a head off"),
       !live.isModule && button("edit-head", "Switch this head off or on", headToggled), button("edit-undo", "Undo", undo), button("tour", "Tour", startTour)),
     element("div", { id: "live-edits", class: "controls" }), element("p", { class: "quiet", id: "live-said", role: "status" }))));
   // The click selects the cell or head first, and draws the matrix anew.
   document.addEventListener("click", ({ target }) => {
-    if (!byId("edit-click").checked) return;
-    if (target.closest("#stage-matrix .cell, #stage-matrix .frame") && currentStep().pairs) setTimeout(maskToggled);
-    if (!live.isModule && target.closest("#overview td button, #heads-grid button")) setTimeout(headToggled);
+    const act = target.closest("#stage-matrix :is(.cell, .frame)") ? currentStep().pairs && maskToggled : !live.isModule && target.closest("#overview td button, #heads-grid button") && headToggled;
+    if (act && byId("edit-click").checked) setTimeout(act);
   }, true);
 }
 
 function showEdits() {
   const { edits } = live.now;
   fill(byId("live-edits"), edits.map((edit) => button(null, `${labelOf(edit)} ×`, () => ask({ edits: without(edit) }), { title: "Take back" })),
-    altered() && button("edit-none", "Take all back", live.reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
+    altered() && button("edit-none", "Take all back", reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
 }
-live.reset = () => {
-  ask(live.isModule ? { edits: [], options: {}, weights: [] } : { edits: [] });
+function reset() {
+  ask({ edits: [], options: {}, weights: [] });
   showFields();
-};
+}
 
 // ---- a model ---------------------------------------------------------------------------------------------------------
+const samplers = [["temperature", { min: 0, max: 5, step: 0.1, value: 1 }], ["top-k", { min: 0, step: 1, value: 0 }], ["top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }]];
+
 function modelPanel() {
-  const number = (id, attributes) => numberField(id, id, { ...attributes, oninput: () => ask() });
-  const files = element("input", { id: "live-files", type: "file", multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
+  const files = input("live-files", "file", { multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
   const pooling = choice({ id: "live-pooling", onchange: () => ask() }, [["mean", "the mean of all tokens"], ["first", "the first token"]]);
   livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet writes" }), element("div", { id: "live-next", class: "controls writes", role: "group", "aria-label": "The next tokens and their chances" }),
     element("div", { class: "controls writes" }, button("live-one", "Continue by one", () => proceed(live.drawn)), button("live-on", "Continue", toggled),
-      number("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), number("top-k", { min: 0, step: 1, value: 0 }), number("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })),
+      samplers.map(([id, attributes]) => field(id, input(id, "number", { ...attributes, oninput: () => ask() })))),
     element("div", { class: "encodes" }, liveText("live-source", "A second text, whose vector is compared", "", (event) => ask({ source: event.target.value }, "second")),
       controls(field("a text’s vector is", pooling), element("output", { id: "live-similar" }))),
     controls(button("live-open", "Open your own model", () => files.click()), files));
@@ -175,18 +172,19 @@ function toggled() {
   else if (live.ahead) ask();
 }
 
-// With edits each number stands behind what it is without them.
+// With edits a number stands behind what it is without them.
+const behind = (before, now, show) => (live.now.edits.length ? `${show(before)} → ` : "") + show(now);
 function showNext() {
   if (!live.size.writes) return showSimilar();
-  const { loss, before, tokens } = live.next, both = (was, is, show) => (live.now.edits.length ? `${show(was)} → ${show(is)}` : show(is));
-  byId("live-loss").textContent = loss === "nan" ? "" : `loss ${both(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
+  const { loss, before, tokens } = live.next;
+  byId("live-loss").textContent = loss === "nan" ? "" : `loss ${behind(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
   fill(byId("live-next"), tokens.filter((one) => one.chance > 0 || one.before > 0).slice(0, 12).map(({ id, token: text, chance, before: was }) =>
-    element("button", { type: "button", class: "token", "data-id": id, onclick: () => proceed({ id, token: text }) }, word(text), " ", element("span", { class: "number" }, both(was, chance, percent)))));
+    button(null, [word(text), " ", element("span", { class: "number" }, behind(was, chance, percent))], () => proceed({ id, token: text }), { class: "token", "data-id": id })));
 }
 
 function showSimilar() {
   const { cosine, before } = live.similar ?? {};
-  byId("live-similar").textContent = cosine === undefined ? "Type a second text to compare." : `cosine ${live.now.edits.length ? `${format(before)} → ` : ""}${format(cosine)}`;
+  byId("live-similar").textContent = cosine === undefined ? "Type a second text to compare." : `cosine ${behind(before, cosine, format)}`;
 }
 // Some models write, and others, encoders, make a vector of a text.
 function sized(size) {
@@ -209,55 +207,61 @@ function openOwn(files) {
   if (!chosen.length) return;
   said(`Opening ${named(...chosen.map(({ name }) => name))} …`);
   live.asked++;
-  askModel({ files: chosen, text: live.now.text || report.title, ids: undefined, edits: [], at: undefined });
+  askModel({ ...asMade(live.now.text || report.title), at: undefined, files: chosen });
 }
 function become({ name, left, bytes, ...size }, { text, blocks: found }) {
   Object.assign(live, { file: name, past: [], base: undefined, steps: [] });
   sized(size);
   byId("live-checkpoints")?.remove();
-  live.now = live.begun = { text, source: "", ids: undefined, edits: [] };
+  live.now = live.begun = asMade(text);
   byId("live-source").value = "";
   const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
   Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
   const all = found.map(({ label, heads }, b) => new Block({ label, heads, number: Number(/\d+/.exec(label)?.[0] ?? b) + 1, steps: [] }));
   blocks.splice(0, blocks.length, ...all);
-  severalLayers = blocks.length > 1;
-  document.body.classList.toggle("model", severalLayers);
 }
 
 function heard({ data }) {
-  if (data.failed) return recordedOnly(data.failed);
-  if (data.opened) {
-    sized(data.opened);
-    live.code = data.code;
+  const { number, failed, opened, code, at, space, names, experiment, error } = data, ofShown = number === live.shown;
+  if (opened) {
+    sized(opened);
+    live.code = code;
     addLabs();
     return restore(address);
   }
-  if (data.space) {
-    if (data.number !== live.shown) return undefined;
-    blocks[data.at].space = data.space;
+  if (failed) return recordedOnly(failed);
+  if (experiment) return showExperiment(data);
+  if (names) return ofShown && showNames(names);
+  if (space && ofShown) {
+    blocks[at].space = space;
     redraw();
-    return select({});
+    select({});
   }
-  if (data.experiment) return showExperiment(data);
-  if (data.names) return data.number === live.shown ? showNames(data.names) : undefined;
-  if (data.error) { live.ahead = false; if (live.going) toggled(); return refused(data.error); }
-  Object.assign(live, { ahead: data.ahead, ids: data.ids, next: data.next, similar: data.similar, drawn: { id: data.drawn, token: data.drawnToken } });
-  if (data.ahead) answered("The layers below follow when the text pauses.");
+  if (error) {
+    live.ahead = false;
+    if (live.going) toggled();
+    return refused(error);
+  }
+  if (!space) answerHeard(data);
+}
+
+function answerHeard(data) {
+  const { number, ahead, ids, next, similar, drawn, drawnToken, file } = data;
+  Object.assign(live, { ahead, ids, next, similar, drawn: { id: drawn, token: drawnToken } });
+  if (ahead) answered("The layers below follow when the text pauses.");
   else layersHeard(data);
   showNext();
   showStep();
-  document.body.dataset.answered = data.number;
-  if (!data.ahead) askNames();
-  if (live.waits?.model === live.file && data.file) return restore(live.waits.hash);
-  if (data.file && data.number < live.asked) ask();  // what was typed meanwhile was read by the model before
-  if (live.going) setTimeout(() => live.going && proceed(live.drawn), data.ahead ? 0 : 60);
+  document.body.dataset.answered = number;
+  if (!ahead) askNames();
+  if (live.waits?.model === live.file && file) return restore(live.waits.hash);
+  if (file && number < live.asked) ask();  // what was typed meanwhile was read by the model before
+  if (live.going) setTimeout(() => live.going && proceed(live.drawn), ahead ? 0 : 60);
 }
 
 function layersHeard(data) {
   live.shown = data.number;
   fill(live.found);
-  live.looked = undefined;
   live.namesDue = Boolean(data.file) || live.namesDue || live.shownNow.at !== live.now.at;
   live.shownNow = live.now;
   live.labels = data.blocks.map(({ label }) => label);

@@ -11,13 +11,13 @@ function panel(host, id, title, build, folded) {
 }
 
 const [first, more] = ["first", "more"].map((id) => byId(id));
-document.body.classList.toggle("model", severalLayers);
 header(byId("about"));
 byId("panels").hidden = false;
 const labs = [];  // of a page that computes: [id, title, build]
 // All panels, of the numbers that are there now, but for some; those that were unfolded stay so.
 function drawPanels(without = new Set()) {
   const unfolded = Array.from(document.querySelectorAll("details.panel[open]"), ({ id }) => id);
+  document.body.classList.toggle("model", severalLayers());
   listeners.length = 0;
   for (const host of [first, more, byId("selection")]) host.replaceChildren();
   panel(first, "overview", report.repeated ? "What each head does" : "Heads", overviewPanel);
@@ -28,8 +28,8 @@ function drawPanels(without = new Set()) {
   panel(more, "lines", "Who looks at whom", linesPanel);
   if (!without.has("space")) panel(more, "space", "Embedding space", spacePanel);
   panel(more, "heads", "Heads side by side", headsPanel);
-  for (const lab of labs) panel(more, ...lab, severalLayers);
-  if (!without.has("checks")) panel(more, "checks", "Checks", checksPanel, severalLayers);
+  for (const lab of labs) panel(more, ...lab, severalLayers());
+  if (!without.has("checks")) panel(more, "checks", "Checks", checksPanel, severalLayers());
   if (!without.has("snippets")) panel(more, "snippets", "Take it away", snippetsPanel);
   for (const id of unfolded) byId(id)?.setAttribute("open", "");
 }

@@ -8,9 +8,9 @@ function stateFile(parameters) {
   const header = {}, all = Object.entries(parameters);
   let end = 0;
   for (const [name, { shape, values }] of all) header[name] = { dtype: "F32", shape, data_offsets: [end, end += 4 * values.length] };
-  const first = beginning(header), bytes = new Uint8Array(first.length + end);
+  const first = beginning(header), bytes = new Uint8Array(first.length + end), numbers = new Float32Array(bytes.buffer, first.length);
   bytes.set(first);
-  for (const [name, { values }] of all) bytes.set(new Uint8Array(values.buffer, values.byteOffset, 4 * values.length), first.length + header[name].data_offsets[0]);
+  for (const [name, { values }] of all) numbers.set(values, header[name].data_offsets[0] / 4);
   return bytes;
 }
 const ownState = () => Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name)]));
@@ -36,7 +36,7 @@ const editsOfSteps = () => live.now.edits.filter(({ step }) => step !== "inputs"
 const readText = (text, given) => (text === given.text ? given : { ...live.library.embed(text, given.width), width: given.width });
 
 function moduleAnswer() {
-  const { text, source: sourceText, options = {}, weights = [] } = live.now;
+  const { text, source: sourceText, options, weights } = live.now;
   try {
     const x = readText(text, live.given), other = live.given.source && readText(sourceText, live.given.source);
     if (!x.tokens.length || other?.tokens.length === 0) throw new LibraryError("[page] expected a text with at least one word; found none");
@@ -53,6 +53,7 @@ function moduleAnswer() {
     report.seed = options.seed ?? live.seed;
     live.shownNow = live.now;
     showAnswer({ ...answer, text, tokens: x.tokens, keyTokens: other?.tokens }, base);
+    live.drawWeights?.();
     answered();
   } catch (error) {
     setWeights(live.shownNow.weights);
@@ -70,54 +71,55 @@ function setWeights(changes) {
 }
 
 function weightsPanel() {
-  const names = Object.keys(report.parameters), list = choice({ id: "weight-name", "aria-label": "Which weights", onchange: () => draw() }, names.map((name) => [name, name]));
-  const view = element("div", { id: "weights-view", class: "small" }), value = element("input", { id: "weight-value", type: "text", size: 8, "aria-label": "The selected weight becomes" });
+  const list = choice({ id: "weight-name", "aria-label": "Which weights", onchange: () => draw() }, Object.keys(report.parameters).map((name) => [name, name]));
+  const view = element("div", { id: "weights-view", class: "small" }), value = input("weight-value", "text", { size: 8, "aria-label": "The selected weight becomes" });
   let row = 0, column = 0;
-  const draw = () => {
-    const { shape, values } = parameter(list.value), columns = shape.at(-1), rows = values.length / columns, before = live.weights[list.value];
+  const pick = (i, j) => {
+    [row, column] = [i, j];
+    draw();
+  };
+  const draw = live.drawWeights = () => {
+    const { shape, values } = parameter(list.value), columns = shape.at(-1), rows = values.length / columns;
     [row, column] = [clamp(row, rows), clamp(column, columns)];
-    const matrix = { rows, columns, values, changed: changedFrom(before, values) };
-    fill(view, matrixView({ matrix, rowLabels: numbers(rows), columnLabels: numbers(columns), scale: scaleOf(matrix), label: list.value, corner: "", selected: { row, column }, pick: (i, j) => { [row, column] = [i, j]; draw(); } }));
+    const matrix = { rows, columns, values, changed: changedFrom(live.weights[list.value], values) };
+    fill(view, matrixView({ matrix, rowLabels: numbers(rows), columnLabels: numbers(columns), scale: scaleOf(matrix), label: list.value, selected: { row, column }, pick }));
   };
   const set = () => {
     const name = list.value, wanted = numberOf(value.value), at = row * parameter(name).shape.at(-1) + column;
-    if (typeof wanted !== "number" || !Number.isFinite(wanted)) return said("A number is needed.");
-    ask({ weights: [...(live.now.weights ?? []), { name, at, value: wanted }] });
+    if (!Number.isFinite(wanted)) return said("A number is needed.");
+    ask({ weights: [...live.now.weights, { name, at, value: wanted }] });
   };
-  live.drawWeights = draw;
   draw();
   return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), controls(list, field("the selected weight becomes", value), button("weight-set", "Set", set)), view);
 }
 
 // What acts on this module, and its value where nothing was changed.
 function optionFields() {
-  const { linear, mask } = report.kind, c = { ...live.config, seed: live.seed, ...live.now.options };
+  const { linear, mask } = report.kind, now = { ...live.config, seed: live.seed, ...live.now.options };
   const change = (name, value) => {
-    const { [name]: _, ...others } = live.now.options ?? {};
+    const { [name]: _, ...others } = live.now.options;
     ask({ options: value === undefined ? others : { ...others, [name]: value } }, `option ${name}`);
   };
-  const option = (name, label, attributes) => numberField(`live-${name}`, label, { step: "any", value: c[name] ?? "", ...attributes, oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) });
+  const option = (name, label, attributes) => field(label, input(`live-${name}`, "number", { step: "any", value: now[name] ?? "", ...attributes,
+    oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) }));
   return [linear && option("scale", "scale", { placeholder: "1/√d" }), linear && option("softcap", "softcap", { placeholder: "none", min: 0 }),
     linear && mask && option("window", "window", { placeholder: "all", min: 0, step: 1 }),
-    mask && check("causal mask", { id: "live-causal", checked: c.causal, onchange: ({ target }) => change("causal", target.checked) }),
-    linear && report.training && c.dropout > 0 && option("seed", "dropout’s seed", { min: 0, step: 1, value: c.seed ?? 0 })].filter(Boolean);
+    mask && check("live-causal", "causal mask", { checked: now.causal, onchange: ({ target }) => change("causal", target.checked) }),
+    linear && report.training && now.dropout > 0 && option("seed", "dropout’s seed", { min: 0, step: 1, value: now.seed ?? 0 })];
 }
 
 async function startModule() {
   Object.assign(live, { config: config && { ...config }, seed: report.seed, weights: Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name).values.slice()])) });
   live.given = { ...wordsOf(stepAt("inputs"), report.tokens), text: report.title };
   if (report.kind.source) live.given.source = { ...wordsOf(stepAt("source") ?? stepAt("inputs"), report.keyTokens), text: report.keyTokens.join(" ") };
-  live.now = { ...live.now, source: live.given.source?.text, options: {}, weights: [] };
-  live.begun = live.now;
+  live.begun = live.shownNow = live.now = { ...live.now, source: live.given.source?.text };
   livePanel(live.given.source && liveText("live-source", "The other text, of keys and values", live.now.source, ({ target }) => ask({ source: target.value, edits: [] }, "typed")),
     element("div", { class: "controls", id: "live-options" }, optionFields()), Object.keys(report.parameters).length > 0 && weightsPanel());
-  onSelection(() => live.drawWeights?.());
   try {
     const code = await compiled(bytesOf(byId("engine").textContent));
-    Object.assign(live, { code, library: new Library(code), drops: new Library(code), shownNow: live.now });
+    Object.assign(live, { code, library: new Library(code), drops: new Library(code), ready: true });
     addLabs();
     document.body.dataset.answered = live.asked;
-    live.ready = true;
     restore(address);
   } catch (error) {
     recordedOnly(error.message);

@@ -2,26 +2,26 @@
 // projection against several.
 
 const canFollow = () => !report.kind.recurrent && report.module !== "average";
+const rowsOf = (values, columns) => Array.from({ length: values.length / columns }, (_, i) => values.subarray(i * columns, (i + 1) * columns));
 
 // ---- whether a changed word can be noticed before it -----------------------------------------------------------------
-// The outputs of a pass on these inputs. A module without a mask of its own has the scores of later words changed.
+// The outputs of a pass on these inputs, a row a word. A module without a mask of its own has the scores of later words changed.
 function outputsOf(values, causal) {
-  const own = report.kind.mask, scores = openBlock().softmaxInput(), { rows, columns } = scores;
-  const hidden = causal && !own ? Array.from(scores.values, (_, at) => ({ step: scores.name, head: Math.floor(at / rows / columns), row: Math.floor(at / columns) % rows, column: at % columns, value: "-inf" })) : [];
+  const own = report.kind.mask, { name, rows, columns, planes } = openBlock().softmaxInput(), hidden = [];
+  if (causal && !own) {
+    for (let head = 0; head < planes; head++) future(rows, columns).forEach((yes, at) => yes && hidden.push({ step: name, head, row: Math.floor(at / columns), column: at % columns, value: "-inf" }));
+  }
   open(lab(), { training: false, ...(own && { causal }) });
-  pass(lab(), { ...wordsOf(stepAt("inputs"), report.tokens), values }, undefined, hidden.filter(({ row, column }) => column > row));
-  const { steps } = lab().blocks().blocks[0], step = (name) => steps.find((one) => one.name === name);
-  return (step("output") ?? step("merged") ?? step("context")).values;
+  pass(lab(), { ...wordsOf(stepAt("inputs"), report.tokens), values }, undefined, hidden);
+  const { steps } = lab().blocks().blocks[0], found = ["output", "merged", "context"].map((name) => steps.find((one) => one.name === name)).find(Boolean);
+  return rowsOf(found.values, found.values.length / report.tokens.length);
 }
 
 // The outputs when row `changed` of the inputs moves by `amount`: of each word its row, and its largest change.
 function leakTest(changed, amount, causal) {
-  const { values: before, columns: width } = stepAt("inputs"), after = before.map((x, at) => (Math.floor(at / width) === changed ? x + amount : x));
-  const was = outputsOf(before, causal), output = outputsOf(after, causal), columns = output.length / report.tokens.length;
-  return report.tokens.map((_, i) => {
-    const rowOf = (all) => all.subarray(i * columns, (i + 1) * columns);
-    return { row: rowOf(output), moved: apart(rowOf(output), rowOf(was)) };
-  });
+  const { values, columns: width } = stepAt("inputs"), after = values.map((x, at) => (Math.floor(at / width) === changed ? x + amount : x));
+  const was = outputsOf(values, causal);
+  return outputsOf(after, causal).map((row, i) => ({ row, moved: apart(row, was[i]) }));
 }
 
 function leakSentence(changed, leaks, masked) {
@@ -34,11 +34,9 @@ function leakSentence(changed, leaks, masked) {
 
 function leakPanel(host) {
   if (!canFollow() || stepAt("source") || report.tokens.length < 2) return;
-  const oninput = () => draw();
-  const chosen = choice({ id: "leak-word", oninput }, report.tokens.map((text, i) => [i, numberedWord(text, i)]), report.tokens.length - 1);
-  const amount = element("input", { type: "range", id: "leak-amount", min: -2, max: 2, step: 0.05, value: 1, oninput }), amountText = element("output", { class: "number" });
-  const mask = check("causal mask", { id: "leak-mask", checked: isCausal(), oninput });
-  const view = element("div", { class: "scroll" }), said = element("p", { class: "note", id: "leak-said", "aria-live": "polite" });
+  const oninput = () => draw(), chosen = choice({ id: "leak-word", oninput }, report.tokens.map((text, i) => [i, numberedWord(text, i)]), report.tokens.length - 1);
+  const amount = range("leak-amount", -2, 2, 0.05, { value: 1, oninput }), amountText = output(), mask = check("leak-mask", "causal mask", { checked: isCausal(), oninput });
+  const view = element("div", { class: "scroll" }), said = saidNote("leak-said");
   let shown = [];
   const draw = () => {
     const changed = Number(chosen.value), masked = mask.firstChild.checked, found = leakTest(changed, Number(amount.value), masked), most = Math.max(...found.map(({ moved }) => moved), 1e-30);
@@ -48,9 +46,8 @@ function leakPanel(host) {
     said.classList.toggle("leaks", leaks > 0);
     said.dataset.leaks = String(leaks);
     said.textContent = leakSentence(changed, leaks, masked);
-    fill(view, table({ class: "plain" }, unseen("How far each word’s output moved"), ["word", "", "largest change of its output"].map((name, i) => element("th", { scope: "col", class: i === 2 ? "number" : null }, name)),
-      found.slice(0, 128).map(({ row, moved }, i) => element("tr", { class: i === changed ? "on" : null, "data-word": i, "data-output": Array.from(row, exactly).join(" ") }, element("th", { scope: "row" }, token(report.tokens[i])),
-        element("td", { class: "quiet" }, place(i)), barCell(moved, moved / most, { digits: 6 })))));
+    fill(view, table({ class: "plain" }, unseen("How far each word’s output moved"), ["word", "", "largest change of its output"], found.slice(0, 128).map(({ row, moved }, i) =>
+      namedRow({ class: [i === changed && "on"], "data-word": i, "data-output": Array.from(row, exactly).join(" ") }, token(report.tokens[i]), element("td", { class: "quiet" }, place(i)), barCell(moved, moved / most, { digits: 6 })))));
   };
   fill(host, lead("Change one word’s embedding, and the page computes every output anew with the module’s own weights. With a causal mask nothing before that word may move."),
     controls(field("change", chosen), field("by", amount), amountText, mask), said, view,
@@ -63,8 +60,8 @@ function leakPanel(host) {
 // What a pass in train mode leaves of the weights, of every head.
 function droppedWeights() {
   pass(live.drops, wordsOf(stepAt("inputs"), report.tokens), wordsOf(stepAt("source"), report.keyTokens), editsOfSteps().filter(({ step }) => !step.endsWith("dropped")));
-  const { rows, columns } = stepAt("weights"), plane = rows * columns, steps = live.drops.steps();
-  const all = (name) => steps.filter((step) => step.name === name || step.name.endsWith(`.${name}`)).flatMap(({ values }) => Array.from({ length: values.length / plane }, (_, head) => values.slice(head * plane, (head + 1) * plane)));
+  const { rows, columns } = stepAt("weights"), steps = live.drops.steps();
+  const all = (wanted) => steps.filter(({ name }) => name.split(".").at(-1) === wanted).flatMap(({ values }) => rowsOf(values.slice(), rows * columns));
   const dropped = all("dropped");
   return dropped.length ? dropped : all("weights");
 }
@@ -76,33 +73,32 @@ function meanOfDraws(heads, size) {
 }
 
 function dropoutPanel(host) {
-  const step = stepAt("weights");
-  if (!report.kind.linear || report.kind.recurrent || !step.rows || !step.columns) return;
+  const step = stepAt("weights"), { rows, columns, rowLabels, columnLabels } = step;
+  if (!report.kind.linear || report.kind.recurrent || !rows || !columns) return;
   const oninput = () => restart(), flavour = choice({ id: "dropout-flavour", oninput }, [["mkl", "mkl: Linux, Intel"], ["native", "native: others"]], report.flavour);
-  const p = element("input", { type: "range", id: "dropout-p", min: 0, max: 1, step: 0.05, value: config?.dropout || 0.5, oninput }), shownP = element("output", { class: "number" });
-  const seed = element("input", { type: "number", id: "dropout-seed", min: 0, max: 4294967295, step: 1, value: report.seed ?? 123, oninput });
-  const view = element("div", { class: "small" }), sums = element("p", { class: "quiet", id: "dropout-sums" }), said = element("p", { class: "note", id: "dropout-said", "aria-live": "polite" });
-  let count = 0, shown, mean;
-  const seedValue = () => clamp(Number(seed.value), 2 ** 32);
+  const p = range("dropout-p", 0, 1, 0.05, { value: config?.dropout || 0.5, oninput }), shownP = output();
+  const seed = input("dropout-seed", "number", { min: 0, max: 4294967295, step: 1, value: report.seed ?? 123, oninput }), seedValue = () => clamp(Number(seed.value), 2 ** 32);
+  const view = element("div", { class: "small" }), sums = element("p", { class: "quiet", id: "dropout-sums" }), said = saidNote("dropout-said");
+  let count, shown, mean;
+  const draw = () => {
+    [count, shown, mean] = [count + 1, droppedWeights(), undefined];
+    show();
+  };
   const restart = () => {
     open(live.drops, { dropout: Number(p.value), training: true, seed: seedValue(), flavour: flavour.value });
     count = 0;
     draw();
   };
-  const draw = () => {
-    [count, shown, mean] = [count + 1, droppedWeights(), undefined];
-    show();
-  };
   const many = () => {
-    mean = meanOfDraws(blocks[0].heads, step.rows * step.columns);
+    mean = meanOfDraws(blocks[0].heads, rows * columns);
     count += mean.draws;
     show();
   };
   const show = () => {
-    const values = (mean?.heads ?? shown)[state.head], matrix = { rows: step.rows, columns: step.columns, values, masked: blocks[0].masked(state.head) };
-    const rowSums = Array.from({ length: step.rows }, (_, i) => values.subarray(i * step.columns, (i + 1) * step.columns).reduce((a, b) => a + b, 0));
+    const values = (mean?.heads ?? shown)[state.head], matrix = { rows, columns, values, masked: blocks[0].masked(state.head) };
+    const rowSums = rowsOf(values, columns).map((row) => row.reduce((a, b) => a + b, 0));
     shownP.textContent = format(Number(p.value), 2);
-    fill(view, matrixFigure({ matrix, rowLabels: step.rowLabels, columnLabels: step.columnLabels, scale: stepScale(step, matrix), label: `Weights after dropout, ${headName()}`, ...pickedPair() }, `dropout-head-${state.head + 1}`));
+    fill(view, matrixFigure({ matrix, rowLabels, columnLabels, scale: stepScale(step, matrix), label: `Weights after dropout, ${headName()}`, ...pickedPair() }, `dropout-head-${state.head + 1}`));
     sums.textContent = `Row sums, 1 before: ${rowSums.slice(0, 12).map((x) => format(x, 3)).join("  ")}${rowSums.length > 12 ? " …" : ""}`;
     sums.dataset.sums = rowSums.join(" ");
     said.textContent = mean ? `The mean of ${mean.draws} draws: at most ${format(apart(values, step.matrix(state.head).values))} from the weights. Dropout changes each draw, not the expectation.`
@@ -124,29 +120,27 @@ function sideBySide(parts, size) {
 
 // Rows of x by the first columns of a projection: the queries of a head of its own.
 function project(x, rows, p, columns) {
-  const weight = Float32Array.from({ length: columns * p.inputs }, (_, at) => p.at(at % p.inputs, Math.floor(at / p.inputs))), bias = Float32Array.from({ length: columns }, (_, c) => p.bias?.(c) ?? 0);
-  const state = ["W_query", "W_key", "W_value"].flatMap((name) => [[`${name}.weight`, { shape: [columns, p.inputs], values: weight }], [`${name}.bias`, { shape: [columns], values: bias }]]);
+  const weight = { shape: [columns, p.inputs], values: Float32Array.from({ length: columns * p.inputs }, (_, at) => p.at(at % p.inputs, Math.floor(at / p.inputs))) };
+  const bias = { shape: [columns], values: Float32Array.from({ length: columns }, (_, c) => p.bias?.(c) ?? 0) };
+  const state = ["W_query", "W_key", "W_value"].flatMap((name) => [[`${name}.weight`, weight], [`${name}.bias`, bias]]);
   lab().openModule({ name: "self-v2", d_in: p.inputs, d_out: columns, qkv_bias: true }, stateFile(Object.fromEntries(state)));
   lab().runModule(x, rows, p.inputs);
   return lab().steps().find(({ name }) => name === "queries").values.slice();
 }
 
 function bothWays(which, heads, size) {
-  const asks = which === "W_query", { values: x, rows } = (asks ? undefined : stepAt("source")) ?? stepAt("inputs");
+  const { values: x, rows } = (which !== "W_query" && stepAt("source")) || stepAt("inputs");
   const parts = Array.from({ length: heads }, (_, head) => projection(which, head, size)), whole = sideBySide(parts, size);
   const joined = project(x, rows, whole, heads * size), separate = new Float32Array(joined.length);
-  parts.forEach((part, head) => {
-    const own = project(x, rows, part, size);
-    for (let i = 0; i < rows; i++) separate.set(own.subarray(i * size, (i + 1) * size), (i * heads + head) * size);
-  });
+  parts.forEach((part, head) => rowsOf(project(x, rows, part, size), size).forEach((row, i) => separate.set(row, (i * heads + head) * size)));
   return { whole, joined, separate };
 }
 
 function splitPanel(host) {
   const heads = blocks[0].heads, size = headSize(), columns = heads * size;
   if (!canFollow() || heads < 2 || !projection("W_query", 0, size)) return;
-  const [{ whole, joined, separate }, ...others] = ["W_query", "W_key", "W_value"].map((which) => bothWays(which, heads, size));
-  const most = Math.max(apart(joined, separate), ...others.map((way) => apart(way.joined, way.separate)));
+  const ways = ["W_query", "W_key", "W_value"].map((which) => bothWays(which, heads, size)), [{ whole, joined, separate }] = ways;
+  const most = Math.max(...ways.map((way) => apart(way.joined, way.separate)));
   const columnLabels = Array.from({ length: columns }, (_, c) => `h${Math.floor(c / size) + 1}·${c % size + 1}`);
   const show = (title, id, values, rowLabels) => labFigure(title, id, { rows: values.length / columns, columns, values }, { rowLabels, columnLabels });
   const w = Float32Array.from({ length: whole.inputs * columns }, (_, at) => whole.at(Math.floor(at / columns), at % columns));

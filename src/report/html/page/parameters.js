@@ -43,8 +43,8 @@ function scaleFactor() {
   return Math.abs(factor / root - 1) < 1e-5 ? root : factor;
 }
 
-const isCausal = () => (config ? config.causal && report.kind?.mask : hidesFuture(openBlock()));
-function hidesFuture(block) {
-  const hidden = block.masked(0), { rows, columns } = block.step("weights");
-  return rows === columns && String(hidden) === String(future(rows, columns));
+function isCausal() {
+  if (config) return config.causal && report.kind?.mask;
+  const { rows, columns } = stepAt("weights");
+  return rows === columns && String(openBlock().masked(0)) === String(future(rows, columns));
 }

@@ -1,19 +1,20 @@
 // The address of a page that computes: behind the selection it has what differs from the page as it was made, so that
 // whoever opens it sees the same. What it says is looked at before the library is asked, which looks at the rest.
 
-const isCount = (x) => Number.isSafeInteger(x) && x >= 0, isText = (x) => typeof x === "string", isNumber = (x) => Number.isFinite(x);
+const isCount = (x) => Number.isSafeInteger(x) && x >= 0, isText = (x) => typeof x === "string", isNumber = Number.isFinite;
 // Whether x has the fields of `needed`, perhaps some of `more`, each as its rule says, and no other.
 function fits(x, needed, more = {}) {
   const rules = { ...needed, ...more }, names = x !== null && typeof x === "object" ? Object.keys(x) : [undefined];
   return Object.keys(needed).every((name) => names.includes(name)) && names.every((name) => Object.hasOwn(rules, name) && rules[name](x[name]));
 }
-const place = { step: isText, row: isCount, column: isCount };
-const isEdit = (x) => fits(x, { layer: isCount, head: isCount }) || fits(x, { ...place, value: (v) => v === "-inf" || isNumber(v) }, { head: isCount }) || fits(x, { ...place, from: isText }, { head: isCount });
+const isPlace = (x, how) => fits(x, { step: isText, row: isCount, column: isCount, ...how }, { head: isCount });
+const isEdit = (x) => fits(x, { layer: isCount, head: isCount }) || isPlace(x, { value: (v) => v === "-inf" || isNumber(v) }) || isPlace(x, { from: isText });
 const isWeight = (x) => fits(x, { name: isText, at: isCount, value: isNumber }) && x.at < (parameter(x.name)?.values.length ?? 0);
 const listOf = (rule) => (list) => Array.isArray(list) && list.length <= 1000 && list.every(rule);
+const isOptions = (x) => fits(x, {}, { scale: isNumber, softcap: isNumber, window: isCount, causal: (v) => typeof v === "boolean", seed: isCount });
 const inAddress = {
   edits: ["a list of edits", listOf(isEdit)],
-  ...(live.isModule ? { options: ["a module’s options", (x) => fits(x, {}, { scale: isNumber, softcap: isNumber, window: isCount, causal: (v) => typeof v === "boolean", seed: isCount })], weights: ["a list of this module’s weights", listOf(isWeight)] }
+  ...(live.isModule ? { options: ["a module’s options", isOptions], weights: ["a list of this module’s weights", listOf(isWeight)] }
     : { ids: ["a list of ids", listOf(isCount)], at: ["a step that this page has, by its place", (x) => isCount(x) && x < live.steps.length] }),
 };
 
@@ -31,7 +32,6 @@ function share() {
   clearTimeout(live.sharing);
   live.sharing = setTimeout(() => { changesHash = addressOf(live.now); history.replaceState(null, "", hashOf(state)); }, 400);
 }
-
 // What an address asks for. Throws LibraryError, whose words are the page's.
 function readAddress(hash) {
   const found = new URLSearchParams(hash.slice(1)), change = {}, most = 10000, wrong = (what, got) => { throw new Error(`[address] expected ${what}; found ${word(got, 60)}`); };
@@ -51,10 +51,10 @@ function readAddress(hash) {
 
 // The first address may say nothing, and then the page is as it was made.
 function restore(hash) {
-  const wanted = new URLSearchParams(hash.slice(1)).get("model") ?? undefined;
+  const wanted = new URLSearchParams(hash.slice(1)).get("model") ?? undefined, ofModel = (name) => (name === undefined ? "this page’s own" : word(name, 60));
   let change = {};
   try {
-    if (wanted !== live.file) throw new Error(`[address] expected the model that is open, ${live.file ?? "this page’s own"}; found ${wanted === undefined ? "this page’s own" : word(wanted, 60)}; open that one first`);
+    if (wanted !== live.file) throw new Error(`[address] expected the model that is open, ${ofModel(live.file)}; found ${ofModel(wanted)}; open that one first`);
     change = readAddress(hash);
   } catch (error) {
     live.waits = { hash, model: wanted };

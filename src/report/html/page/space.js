@@ -11,9 +11,8 @@ const spaceFrame = {
 // Sideways and up: the third axis stands upright, as in the notebooks' plots. What has two dimensions lies flat.
 function turn([x, y, z], flat) {
   if (flat) return [x, y];
-  const c = Math.cos(turned.yaw), s = Math.sin(turned.yaw), cp = Math.cos(turned.pitch), sp = Math.sin(turned.pitch);
-  const side = c * x + s * y, near = s * x - c * y;
-  return [side, cp * z - sp * near];
+  const c = Math.cos(turned.yaw), s = Math.sin(turned.yaw);
+  return [c * x + s * y, Math.cos(turned.pitch) * z - Math.sin(turned.pitch) * (s * x - c * y)];
 }
 
 // Where a page computes, what a layer's words and contexts have is there a moment after it was asked for.
@@ -25,16 +24,12 @@ function pointsOf(name) {
   return found;
 }
 const pointAt = (space, i) => [0, 1, 2].map((axis) => space.values[3 * i + axis]);
-
-function contextSpace() {
-  return pointsOf(turned.what === "context" ? `context ${state.head}` : turned.what) ?? pointsOf(`context ${state.head}`);
-}
+const isFinitePoint = (point) => point.every(Number.isFinite);
 
 // One figure of words and contexts together where they share their axes, else one of each.
 function spaceFigures() {
-  const words = pointsOf("inputs"), contexts = contextSpace();
-  if (!contexts) return [{ words }];
-  return words.size === contexts.size ? [{ words, contexts }] : [{ words }, { contexts }];
+  const words = pointsOf("inputs"), ofHead = `context ${state.head}`, contexts = pointsOf(turned.what === "context" ? ofHead : turned.what) ?? pointsOf(ofHead);
+  return !contexts || words.size === contexts.size ? [{ words, contexts }] : [{ words }, { contexts }];
 }
 
 const onAxis = (axis, end) => [0, 1, 2].map((i) => (i === axis ? end : 0));
@@ -45,12 +40,12 @@ function framed({ words, contexts }) {
   const cache = contexts ?? words;
   if (cache.frame) return cache.frame;
   const sets = [words, contexts].filter(Boolean), dimensions = Math.min(3, cache.size);
-  const points = sets.flatMap((set) => report.tokens.map((_, i) => pointAt(set, i)).filter((point) => point.every(Number.isFinite)));
+  const points = sets.flatMap((set) => report.tokens.map((_, i) => pointAt(set, i)).filter(isFinitePoint));
   const most = (f) => points.reduce((largest, point) => Math.max(largest, f(point)), 1e-12);
-  const furthest = (axis) => most((point) => Math.abs(point[axis]));
-  const ends = Array.from({ length: dimensions }, (_, axis) => [Math.min(0, -1.06 * most((point) => -point[axis])), Math.max(1.06 * most((point) => point[axis]), 0.3 * furthest(axis))]);
+  const up = (axis) => most((point) => point[axis]), down = (axis) => most((point) => -point[axis]);
+  const ends = [0, 1, 2].slice(0, dimensions).map((axis) => [Math.min(0, -1.06 * down(axis)), Math.max(1.06 * up(axis), 0.3 * Math.max(up(axis), down(axis)))]);
   points.push(...ends.flatMap((two, axis) => two.map((end) => onAxis(axis, end))));
-  const centre = [0, 1, 2].map((axis) => (most((point) => point[axis]) - most((point) => -point[axis])) / 2);
+  const centre = [0, 1, 2].map((axis) => (up(axis) - down(axis)) / 2);
   const radius = most((point) => Math.hypot(...point.map((x, axis) => x - centre[axis])));
   return cache.frame = { ends, centre, radius, flat: dimensions < 3 };
 }
@@ -58,66 +53,65 @@ function framed({ words, contexts }) {
 // Labels { x, y, text, on } beside their points: each at the first of some places that is free, the selected one
 // first; where none is free a label is left to the mouse.
 function placed(labels, points) {
-  const size = 11, boxes = [], hits = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  const size = 11, boxes = [], dots = points.map(([x, y]) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 }));
+  const hits = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
   const inside = (box) => box.left >= 2 && box.right <= spaceFrame.wide - 2 && box.top >= 2 && box.bottom <= spaceFrame.high - 2;
-  const dots = points.map(([x, y]) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 }));
   return labels.sort((a, b) => b.on - a.on).flatMap((label) => {
-    const wide = widthOf(label.text, size) * (label.on ? 1.1 : 1), tries = [];
-    for (const far of [8, 18, 30]) {
-      for (const [dx, dy] of [[far, -5], [far, 12], [-far - wide, -5], [-far - wide, 12], [-wide / 2, -far - 2], [-wide / 2, far + 10]]) tries.push([label.x + dx, label.y + dy]);
-    }
-    const free = tries.map(([x, y]) => ({ x, y, left: x - 1, right: x + wide + 1, top: y - size, bottom: y + 3 }))
+    const wide = widthOf(label.text, size) * (label.on ? 1.1 : 1);
+    const beside = (far) => [[far, -5], [far, 12], [-far - wide, -5], [-far - wide, 12], [-wide / 2, -far - 2], [-wide / 2, far + 10]];
+    const free = [8, 18, 30].flatMap(beside).map(([dx, dy]) => ({ x: label.x + dx, y: label.y + dy }))
+      .map(({ x, y }) => ({ x, y, left: x - 1, right: x + wide + 1, top: y - size, bottom: y + 3 }))
       .find((box) => inside(box) && ![...boxes, ...(label.on ? [] : dots)].some((other) => hits(box, other)));
-    if (!free) return [];
-    boxes.push(free);
-    return [{ ...label, x: free.x, y: free.y }];
+    if (free) boxes.push(free);
+    return free ? [{ ...label, x: free.x, y: free.y }] : [];
   });
 }
 
 const movedTo = (words, contexts, i) => pointAt(words, i).map((x, axis) => x + turned.moved * (pointAt(contexts, i)[axis] - x));
+const segment = (a, b, look) => element("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], ...look });
 
 // Lines from the selected word, on its way, to the words that pull it.
 function pulls({ words, contexts }, place, tops) {
-  if (!(turned.moved > 0 && words && contexts && report.tokens.length === report.keyTokens.length)) return [];
+  if (!(turned.moved > 0 && words && contexts && isSelf())) return [];
   return tops.map(({ key, weight }) => segment(place(movedTo(words, contexts, state.query)), place(pointAt(words, key)), { class: "pull", "stroke-width": 0.5 + 5 * weight }));
 }
-const segment = (a, b, look) => element("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], ...look });
+const isSelf = () => report.tokens.length === report.keyTokens.length;
 
 function axes({ ends, flat }, place, names) {
-  return ends.flatMap(([low, high], axis) => {
+  return ends.map(([low, high], axis) => {
     const end = place(onAxis(axis, high)), from = low < -0.02 * high ? low : 0;
-    return [segment(place(onAxis(axis, from)), end, { class: "axis" }), element("text", { x: Math.min(end[0], spaceFrame.wide - 30), y: flat && axis === 0 ? end[1] + 14 : end[1], class: "axis-name" }, names(axis))];
+    return [segment(place(onAxis(axis, from)), end, { class: "axis" }), label(Math.min(end[0], spaceFrame.wide - 30), end[1] + (flat && axis === 0 ? 14 : 0), names(axis), { class: "axis-name" })];
   });
 }
 
 // One word: its arrow, its dot, and its context's arrow and ring; where it goes when the slider moves it.
-function vector(figure, place, i) {
-  const { words, contexts } = figure, both = words && contexts, on = i === state.query, colour = seriesOf(i), dot = on ? 6 : 4.5, origin = place([0, 0, 0]);
+function vector({ words, contexts }, place, i) {
+  const both = words && contexts, on = i === state.query, colour = seriesOf(i), text = word(report.tokens[i], 40);
   const at = words && place(both ? movedTo(words, contexts, i) : pointAt(words, i)), to = contexts && place(pointAt(contexts, i));
-  return { i, on, ends: [at, to].filter(Boolean), label: { x: (at ?? to)[0], y: (at ?? to)[1], text: word(report.tokens[i]), on },
-    node: element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
-      to && turned.arrows && segment(origin, to, { stroke: colour, class: "stem context" }),
-      at && turned.arrows && segment(origin, at, { stroke: colour, class: "stem" }),
-      both && turned.moved > 0 && segment(place(pointAt(words, i)), at, { stroke: colour, class: "path" }),
-      at && element("circle", { cx: at[0], cy: at[1], r: dot, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
-      to && element("circle", { cx: to[0], cy: to[1], r: dot + 2, stroke: colour, class: "ring" }, element("title", {}, `${word(report.tokens[i], 40)}: context`))) };
+  const stem = (name, end, from = place([0, 0, 0])) => segment(from, end, { stroke: colour, class: name });
+  const dot = ([cx, cy], more, look, said) => element("circle", { cx, cy, r: (on ? 6 : 4.5) + more, ...look }, element("title", {}, said));
+  const ends = [at, to].filter(Boolean), [[x, y]] = ends;
+  return { i, ends, label: { x, y, text: word(report.tokens[i]), on },
+    node: element("g", { class: ["vector", on && "on"], "data-word": i, onclick: () => select({ query: i }) },
+      to && turned.arrows && stem("stem context", to), at && turned.arrows && stem("stem", at), both && turned.moved > 0 && stem("path", at, place(pointAt(words, i))),
+      at && dot(at, 0, { fill: colour }, text), to && dot(to, 2, { stroke: colour, class: "ring" }, `${text}: context`)) };
 }
 
 function spaceSvg(figure) {
   const { words, contexts } = figure, { wide, high } = spaceFrame, frame = framed(figure), unit = 0.53 * high / frame.radius;
   const place = (point) => { const [x, y] = turn(point.map((p, axis) => p - frame.centre[axis]), frame.flat); return [wide / 2 + unit * x, high / 2 - unit * y]; };
   const tops = topKeys(currentBlock().step("weights"), state.head, state.query).slice(0, 8).filter((top) => top.weight > 0);
-  const many = report.tokens.length > 24, near = new Set([state.query, ...(report.tokens.length === report.keyTokens.length ? tops.map((top) => top.key) : [])]);
-  const all = report.tokens.flatMap((_, i) => ([words, contexts].every((set) => !set || pointAt(set, i).every(Number.isFinite)) ? [vector(figure, place, i)] : []));
-  const [far, close] = many ? [all.filter(({ i }) => !near.has(i)), all.filter(({ i }) => near.has(i))] : [[], all];
+  const near = new Set([state.query, ...(isSelf() ? tops.map((top) => top.key) : [])]), isClose = ({ i }) => report.tokens.length <= 24 || near.has(i);
+  const all = [...report.tokens.keys()].filter((i) => [words, contexts].every((set) => !set || isFinitePoint(pointAt(set, i)))).map((i) => vector(figure, place, i));
+  const close = all.filter(isClose), far = all.filter((one) => !isClose(one));
   // Of a long text all but the near ones, as one path for the words and one for the contexts.
-  const dots = (name, ends) => ends.length > 0 && element("path", { class: `dots ${name}`, d: ends.map(([x, y]) => `M${x.toFixed(1)} ${y.toFixed(1)}h0`).join("") });
-  const parts = [words && dots("word", far.map(({ ends }) => ends[0])), contexts && dots("context", far.map(({ ends }) => ends.at(-1))),
-    ...axes(frame, place, (axis) => ((words ?? contexts).explained.length ? `PC ${axis + 1}` : `${axis + 1}`)), ...pulls(figure, place, tops), ...close.map(({ node }) => node),
-    ...placed(close.map(({ label }) => label), close.flatMap(({ ends }) => ends)).map(({ x, y, text, on }) => element("text", { x, y, class: on ? "word on" : "word" }, text))];
-  const shown = words && contexts ? "Words as vectors from the origin, their contexts hollow." : words ? "Words as vectors from the origin." : "Contexts as vectors from the origin.";
-  return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: frame.flat ? "space flat" : "space", role: "img", tabindex: 0, "data-keys": frame.flat ? null : true, "data-unit": unit, "data-centre": frame.centre.join(" "),
-    "aria-label": say(frame.flat ? shown : `${shown} Arrow keys turn the view.`) }, parts);
+  const dots = (set, name, at) => set && far.length > 0 && element("path", { class: ["dots", name], d: far.map(({ ends }) => ends.at(at).map((x) => x.toFixed(1))).map(([x, y]) => `M${x} ${y}h0`).join("") });
+  const shown = words && contexts ? "Words as vectors from the origin, their contexts hollow." : `${words ? "Words" : "Contexts"} as vectors from the origin.`;
+  return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: ["space", frame.flat && "flat"], role: "img", tabindex: 0, "data-keys": !frame.flat, "data-unit": unit, "data-centre": frame.centre.join(" "),
+    "aria-label": say(frame.flat ? shown : `${shown} Arrow keys turn the view.`) },
+  dots(words, "word", 0), dots(contexts, "context", -1), axes(frame, place, (axis) => ((words ?? contexts).explained.length ? `PC ${axis + 1}` : `${axis + 1}`)),
+  pulls(figure, place, tops), close.map(({ node }) => node),
+  placed(close.map((one) => one.label), close.flatMap(({ ends }) => ends)).map(({ x, y, text, on }) => label(x, y, text, { class: ["word", on && "on"] })));
 }
 
 function spaceTable(sets) {
@@ -134,13 +128,12 @@ function spaceSentence(name, { size, explained }) {
     : `${name}: ${size} number${size === 1 ? "" : "s"} each, drawn as ${size === 1 ? "it is" : "they are"}.`;
 }
 
-function spaceFigure(figure) {
-  const { words, contexts } = figure, name = words && contexts ? "Words and contexts" : words ? "Words" : contextName();
+function spaceFigure({ words, contexts }, at) {
+  const [of, name] = words && contexts ? ["both", "Words and contexts"] : words ? ["words", "Words"] : ["contexts", contextName()];
   const said = [words && spaceSentence("Words", words), contexts && spaceSentence(contextName(), contexts)].filter(Boolean).join(" ");
-  return element("div", {}, element("figure", { class: "space-figure", "data-of": words && contexts ? "both" : words ? "words" : "contexts" }, spaceSvg(figure)), quiet(say(said)),
-    exports({ name: () => (words ? "space" : "space-contexts"), title: () => say(name), svg: () => standalone(spaceSvgNow(words ? 0 : 1)), csv: () => spaceTable({ words, contexts }) }));
+  return element("div", {}, element("figure", { class: "space-figure", "data-of": of }, spaceSvg({ words, contexts })), quiet(say(said)),
+    exports({ name: () => (words ? "space" : "space-contexts"), title: () => say(name), svg: () => standalone(document.querySelectorAll("#space svg")[at]), csv: () => spaceTable({ words, contexts }) }));
 }
-const spaceSvgNow = (which) => document.querySelectorAll("#space svg")[which];
 
 // Drag and arrow keys turn; what is flat stays.
 function turnBy(yaw, pitch) {
@@ -166,23 +159,21 @@ function spacePanel(host) {
   if (!pointsOf("inputs")) return;
   const figures = element("div", { class: "space-figures", onkeydown: turnByKey,
     onpointerdown: ({ target, clientX, clientY }) => { turned.from = turnable(target) && [clientX, clientY]; } });
-  const draw = () => {
+  const draw = turned.draw = () => {
     if (!pointsOf("inputs")) return;
     const shown = spaceFigures(), restoreFocus = focusPlace();
     fill(figures, shown.map(spaceFigure));
-    figures.dataset.yaw = turned.yaw.toFixed(4);
-    figures.dataset.pitch = turned.pitch.toFixed(4);
+    Object.assign(figures.dataset, { yaw: turned.yaw.toFixed(4), pitch: turned.pitch.toFixed(4) });
     move.hidden = shown.length > 1;
     host.parentNode.classList.toggle("wide", shown.length > 1);
     restoreFocus();
   };
-  turned.draw = draw;
-  const arrows = check("arrows", { id: "arrows", checked: true, onchange: ({ target }) => { turned.arrows = target.checked; draw(); } });
-  const slider = element("input", { type: "range", id: "moved", min: 0, max: 1, step: 0.01, value: 0, oninput: ({ target }) => { turned.moved = Number(target.value); draw(); } });
-  const move = field("embedding", slider, "context");
-  const which = choice({ id: "space-what", "aria-label": "Which context", onchange: ({ target }) => { turned.what = target.value; draw(); } },
+  // A control changes one part of how the figures are drawn.
+  const changes = (name, value) => ({ target }) => { turned[name] = value(target); draw(); };
+  const move = field("embedding", input("moved", "range", { min: 0, max: 1, step: 0.01, value: 0, oninput: changes("moved", ({ value }) => Number(value)) }), "context");
+  const which = choice({ id: "space-what", "aria-label": "Which context", onchange: changes("what", ({ value }) => value) },
     [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name)), turned.what);
   fill(host, lead(say("Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions.")),
-    controls(move, which, arrows), figures);
+    controls(move, which, check("arrows", "arrows", { checked: true, onchange: changes("arrows", ({ checked }) => checked) })), figures);
   onSelection(draw);
 }

@@ -10,31 +10,31 @@ const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
 
 // ---- names: the same in the map, on cards, in tables and in the address ------------------
-let severalLayers = blocks.length > 1;
+const severalLayers = () => blocks.length > 1;
 // Some layers of a model may have no weights, or may not have been asked for, and are not here.
 function layerNumber(b) {
   if (blocks[b].number) return blocks[b].number;
   const [, number] = /^layers\.(\d+)$/.exec(blocks[b].label) ?? [];
   return (number === undefined ? b : Number(number)) + 1;
 }
-const layerName = (b = state.block) => (severalLayers ? `layer ${layerNumber(b)}` : "");
+const headsAcross = () => Math.max(...blocks.map(({ heads }) => heads));
+const layerName = (b = state.block) => (severalLayers() ? `layer ${layerNumber(b)}` : "");
 const named = (...parts) => parts.filter(Boolean).join(", ");
 const headName = (head = state.head, b = state.block) => named(layerName(b), `head ${head + 1}`);
 const fileName = (what) => named(what, headName()).replaceAll(", ", "-").replaceAll(" ", "-");
 
 // A place among so many.
-const clamp = (x, count) => clamped(Number.isFinite(x) ? Math.trunc(x) : 0, 0, Math.max(count - 1, 0));
+const clamp = (x, count) => clamped(Math.trunc(x) || 0, 0, Math.max(count - 1, 0));
 
 function tidied(next) {
   const block = clamp(next.block, blocks.length), heads = blocks[block].heads;
-  const step = blocks[block].step(next.step) ? next.step : "weights";
-  const shown = blocks[block].step(step);
+  const shown = blocks[block].step(next.step) ?? blocks[block].step("weights");
   return {
-    block, step,
+    block, step: shown.name,
     head: clamp(next.head, heads), other: clamp(next.other, heads),
     query: clamp(next.query, report.tokens.length), key: clamp(next.key, report.keyTokens.length),
     column: clamp(next.column, shown.pairs ? Infinity : shown.columns),
-    view: ["head", "average", "maximum", "difference"].includes(next.view) ? next.view : "head",
+    view: Object.hasOwn(views, next.view) ? next.view : "head",
     scale: Object.hasOwn(scaleNames, next.scale) ? next.scale : "auto",
   };
 }
@@ -57,10 +57,9 @@ function select(change) {
 
 let changesHash = "";  // of a page that computes: what was changed, behind the selection
 
-const toldOf = new Set();
 function told(block, error) {
-  if (toldOf.has(block)) return;
-  toldOf.add(block);
+  if (block.told) return;
+  block.told = true;
   byId("about").append(element("p", { class: "note closed", role: "alert" },
     `Layer ${layerNumber(blocks.indexOf(block))} cannot be opened: ${error.message || error}. Its numbers are compressed, and this browser could not decompress them; a new browser can (Chrome 103, Firefox 113, Safari 16.4), unless the file is damaged.`));
 }
@@ -73,20 +72,16 @@ async function openAll() {
 }
 
 // #query=2&key=4&head=1&step=weights, counted from 1; a layer by its number in the model.
-function hashOf(s) {
-  const parts = [`query=${s.query + 1}`, `key=${s.key + 1}`, `head=${s.head + 1}`, `step=${s.step}`];
-  if (!blocks[s.block].step(s.step).pairs) parts.push(`column=${s.column + 1}`);
-  if (severalLayers) parts.push(`layer=${layerNumber(s.block)}`);
-  if (s.view !== "head") parts.push(`view=${s.view}`);
-  if (s.view === "difference") parts.push(`other=${s.other + 1}`);
-  if (s.scale !== "auto") parts.push(`scale=${s.scale}`);
-  return `#${parts.join("&")}${changesHash}`;
+function hashOf({ block, head, query, key, column, step, view, other, scale }) {
+  const parts = { query: query + 1, key: key + 1, head: head + 1, step, column: !blocks[block].step(step).pairs && column + 1, layer: severalLayers() && layerNumber(block),
+    view: view !== "head" && view, other: view === "difference" && other + 1, scale: scale !== "auto" && scale };
+  return `#${new URLSearchParams(Object.entries(parts).filter(([, part]) => part))}${changesHash}`;
 }
 
 function fromHash(hash = location.hash) {
-  const found = new URLSearchParams(hash.slice(1)), change = {}, number = (name) => Number.parseInt(found.get(name), 10);
-  for (const name of ["query", "key", "head", "column", "other"]) if (found.has(name)) change[name] = number(name) - 1;
-  if (found.has("layer")) change.block = blocks.findIndex((_, b) => layerNumber(b) === number("layer"));
+  const found = new URLSearchParams(hash.slice(1)), change = {};
+  for (const name of ["query", "key", "head", "column", "other"]) if (found.has(name)) change[name] = found.get(name) - 1;
+  if (found.has("layer")) change.block = blocks.findIndex((_, b) => layerNumber(b) === Number(found.get("layer")));
   for (const name of ["step", "view", "scale"]) if (found.has(name)) change[name] = found.get(name);
   return change;
 }
@@ -121,21 +116,16 @@ function focusPlace() {
   };
 }
 
-// ---- the bar that names the selection -------------------------------------------------
+// ---- lists that show and change a part of the selection -------------------------------
 const numberedWord = (text, i) => `${i + 1} · ${word(text, 24)}`;
-function chooser(label, name, labels, from) {
-  const list = choice({ name, onchange: ({ target }) => select({ [name]: Number(target.value) }) }, labels.map((text, i) => [i, word(text, 30)]));
-  return { node: element("label", {}, element("span", {}, label), list), show: () => { list.value = String(from()); } };
-}
+const chooser = (name, attributes, options) => choice({ ...attributes, onchange: ({ target }) => select({ [name]: target.value }) }, options, state[name]);
 
+// The bar that names the selection.
 function selectionBar(host) {
-  const parts = [
-    severalLayers && chooser("layer", "block", blocks.map((_, b) => String(layerNumber(b))), () => state.block),
-    blocks.some((b) => b.heads > 1) && chooser("head", "head", numbers(Math.max(...blocks.map((b) => b.heads))), () => state.head),
-    chooser("query", "query", report.tokens.map(numberedWord), () => state.query),
-    chooser("key", "key", report.keyTokens.map(numberedWord), () => state.key),
-  ].filter(Boolean);
-  fill(host, parts.map((part) => part.node),
-    element("span", { class: "hint" }, "In the pictures arrow keys move the selection", blocks.some((b) => b.heads > 1) ? ", [ and ] the head" : ""));
-  onSelection(() => parts.forEach((part) => part.show()));
+  const several = headsAcross() > 1, places = { block: severalLayers() && blocks.map((_, b) => String(layerNumber(b))), head: several && numbers(headsAcross()),
+    query: report.tokens.map(numberedWord), key: report.keyTokens.map(numberedWord) };
+  const lists = Object.keys(places).filter((name) => places[name]).map((name) => chooser(name, { name }, places[name].map((text, i) => [i, word(text, 30)])));
+  fill(host, lists.map((list) => element("label", {}, element("span", {}, list.name === "block" ? "layer" : list.name), list)),
+    element("span", { class: "hint" }, "In the pictures arrow keys move the selection", several && ", [ and ] the head"));
+  onSelection(() => lists.forEach((list) => { list.value = state[list.name]; }));
 }

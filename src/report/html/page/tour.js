@@ -17,7 +17,7 @@ const tourStops = [
 
 const tour = { note: undefined, shown: undefined };
 function leaveStop() {
-  if (tour.shown) tour.shown.style.outline = "";
+  tour.shown?.classList.remove("toured");
   tour.shown = undefined;
 }
 function endTour() {
@@ -29,17 +29,16 @@ function endTour() {
 }
 
 function tourStop(stops, at) {
-  const [id, says] = stops[at], part = byId(id), last = at + 1 === stops.length, go = (to) => stops[to] && tourStop(stops, to);
+  const [id, says] = stops[at], part = byId(id), go = (to) => (to === stops.length ? endTour() : to >= 0 && tourStop(stops, to));
   leaveStop();
   tour.shown = part.matches("input") ? part.closest(".controls") : part;
   if (part.matches("details")) part.open = true;
-  Object.assign(tour.shown.style, { outline: "3px solid var(--accent)", outlineOffset: "6px" });
+  tour.shown.classList.add("toured");
   tour.shown.scrollIntoView({ block: tour.shown.offsetHeight > innerHeight / 2 ? "start" : "center" });
-  const next = button("tour-next", last ? "Done" : "Next", () => (last ? endTour() : go(at + 1))), back = button("tour-back", "Back", () => go(at - 1));
-  back.disabled = at === 0;
+  const next = button("tour-next", at + 1 < stops.length ? "Next" : "Done", () => go(at + 1));
   fill(tour.note, element("p", { id: "tour-says" }, element("strong", {}, `${at + 1} of ${stops.length} `), says),
-    controls(next, back, button("tour-end", "End the tour", endTour)));
-  const keys = { Escape: endTour, ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1) };
+    controls(next, button("tour-back", "Back", () => go(at - 1), { disabled: at === 0 }), button("tour-end", "End the tour", endTour)));
+  const keys = { Escape: endTour, ArrowRight: () => at + 1 < stops.length && go(at + 1), ArrowLeft: () => go(at - 1) };
   tour.note.onkeydown = ({ key }) => { keys[key]?.(); };
   next.focus({ preventScroll: true });
 }
