@@ -72,8 +72,11 @@ def listed(values: Any, op: str, what: str) -> list[Any]:
 
 def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> Any:
     """Lengths and row numbers: an int64 array as it is, and one number; a list, or other integers, converted."""
-    if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):
+    dtype = str(getattr(values, "dtype", ""))
+    if values is None or dtype in ("int64", "torch.int64"):
         return values
+    if dtype in ("torch.int32", "torch.int16", "torch.int8", "torch.uint8"):
+        return values.long()
     if type(values) is int and abs(values) < 2**63:
         return values  # NumPy would break torch.compile's graph
     import numpy

@@ -144,6 +144,13 @@ def test_compile_with_dynamic_shapes_and_autocast():
     assert q.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_compile_with_lengths_of_any_integers(dtype):
+    lengths = torch.tensor([3, 5], dtype=dtype)
+    found = compiled(lambda q, n: ours(q, K, V, key_lengths=n))(Q, lengths)
+    torch.testing.assert_close(found, ours(Q, K, V, key_lengths=[3, 5]))
+
+
 def test_compile_of_transforms():
     torch.testing.assert_close(compiled(vmap(lambda q: ours(q, q, q)))(MANY), theirs(MANY, MANY, MANY))
     with pytest.raises(Exception, match="forward mode AD|Observed exception"):
