@@ -3,6 +3,7 @@
 // library's own words, and the next call is answered all the same.
 
 class LibraryError extends Error {}
+function expect(holds, expected, found) { if (!holds) throw new LibraryError(`[page] expected ${expected}; found ${found}`); }
 // Marks and letters that are younger than Unicode 9, whose tables the tokenizers package has: no normal form alters them.
 const younger = /([\u{7fd}\u{897}-\u{89f}\u{8ca}-\u{8d3}\u{9fe}\u{c3c}\u{d3b}-\u{d3c}\u{eba}\u{1715}\u{1abf}-\u{1add}\u{1ae0}-\u{1aeb}\u{1df6}-\u{1dfa}\u{a82c}\u{105c9}\u{105d2}\u{105da}\u{105e4}\u{10d24}-\u{10d27}\u{10d69}-\u{10d6d}\u{10eab}-\u{10eac}\u{10efa}-\u{10efb}\u{10efd}-\u{10eff}\u{10f46}-\u{10f50}\u{10f82}-\u{10f85}\u{11070}\u{1133b}\u{11382}-\u{11385}\u{1138b}\u{1138e}\u{11390}-\u{11391}\u{113b8}\u{113bb}\u{113c2}\u{113c5}\u{113c7}-\u{113c9}\u{113ce}-\u{113d0}\u{1145e}\u{11839}-\u{1183a}\u{11930}\u{11935}\u{11938}\u{1193d}-\u{1193e}\u{11943}\u{119e0}\u{11a34}\u{11a47}\u{11a99}\u{11d42}\u{11d44}-\u{11d45}\u{11d97}\u{11f41}-\u{11f42}\u{1611e}-\u{16129}\u{1612f}\u{16d63}\u{16d67}-\u{16d6a}\u{16ff0}-\u{16ff1}\u{1e08f}\u{1e130}-\u{1e136}\u{1e2ae}\u{1e2ec}-\u{1e2ef}\u{1e4ec}-\u{1e4ef}\u{1e5ee}-\u{1e5ef}\u{1e6e3}\u{1e6e6}\u{1e6ee}-\u{1e6ef}\u{1e6f5}]+)/u;
 const noMemory = "[page] expected memory for the work; found no more";

@@ -8,9 +8,9 @@ const mostScores = 2 ** 24;  // of a pass, all of which the page keeps, with the
 function openModel({ weights, config, tokenizer, tokenizerConfig }) {
   const library = new Library(code), gguf = weights[0] === 71 && weights[1] === 71;
   const size = library.openModel(weights, config, gguf ? 3 : 0);
-  if (!gguf && !tokenizer && size.vocab !== 256) throw new LibraryError(`[page] expected a tokenizer.json beside a model of ${size.vocab} tokens; found none; choose it together with the model`);
+  expect(gguf || tokenizer || size.vocab === 256, `a tokenizer.json beside a model of ${size.vocab} tokens`, "none; choose it together with the model");
   const tokens = library.openTokenizer(tokenizer, tokenizerConfig, gguf ? weights : new Uint8Array());
-  if (tokens > size.vocab) throw new LibraryError(`[page] expected the tokenizer of a model of ${size.vocab} tokens; found one of ${tokens}`);
+  expect(tokens <= size.vocab, `the tokenizer of a model of ${size.vocab} tokens`, `one of ${tokens}`);
   const context = Math.min(size.context, Math.floor(Math.sqrt(mostScores / size.layers / size.heads)));
   return { library, config, gguf, size: { ...size, longest: size.context, context, bytes: !gguf && !tokenizer } };
 }
@@ -18,12 +18,12 @@ function openModel({ weights, config, tokenizer, tokenizerConfig }) {
 // The shards of a model as one file: their headers together, and their numbers one behind the other.
 async function joined(shards, index) {
   const all = {}, data = [], wanted = new Set(Object.values(JSON.parse(index).weight_map ?? {})), missing = [...wanted].find((name) => !shards.some((shard) => shard.name === name));
-  if (missing || wanted.size !== shards.length) throw new LibraryError(`[page] expected the ${wanted.size} files that model.safetensors.index.json names; found ${missing ? `none named ${missing}` : `${shards.length}`}`);
+  expect(!missing && wanted.size === shards.length, `the ${wanted.size} files that model.safetensors.index.json names`, missing ? `none named ${missing}` : `${shards.length}`);
   let end = 0;
   for (const shard of shards) {
     const from = 8 + Number(new DataView(await shard.slice(0, 8).arrayBuffer()).getBigUint64(0, true)), { __metadata__, ...tensors } = JSON.parse(await shard.slice(8, from).text());
     for (const [name, { data_offsets: [first, last], ...entry }] of Object.entries(tensors)) {
-      if (Object.hasOwn(all, name)) throw new LibraryError(`[page] expected every tensor once; found ${name} twice`);
+      expect(!Object.hasOwn(all, name), "every tensor once", `${name} twice`);
       all[name] = { ...entry, data_offsets: [first + end, last + end] };
     }
     data.push(shard.slice(from));
@@ -52,10 +52,10 @@ async function openFiles(files) {
   if (map) texts.tokenizerConfig = withSpecialTokens(texts.tokenizerConfig || "{}", map);
   const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), sharded = index && models.length > 1;
   const file = sharded ? await inShards(models, index) : take(models.length ? isModel : () => left.length === 1);
-  if (!file || (models.length > 1 && !sharded)) throw new LibraryError(`[page] expected a model in one file, safetensors or GGUF; found ${models.map(({ name }) => name).join(" and ") || "none"}`);
+  expect(file && (models.length <= 1 || sharded), "a model in one file, safetensors or GGUF", models.map(({ name }) => name).join(" and ") || "none");
   const other = left.find(({ name }) => name === "added_tokens.json");
-  if (other) throw new LibraryError(`[page] expected a tokenizer in a tokenizer.json alone; found ${other.name}; leave it out`);
-  if (file.size >= 2 ** 31) throw new LibraryError(`[page] expected a model of less than 2.1 GB; found ${file.name} of ${(file.size / 1e9).toFixed(1)} GB`);
+  expect(!other, "a tokenizer in a tokenizer.json alone", `${other?.name}; leave it out`);
+  expect(file.size < 2 ** 31, "a model of less than 2.1 GB", `${file.name} of ${(file.size / 1e9).toFixed(1)} GB`);
   return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.filter((one) => !sharded || !models.includes(one)).map(({ name }) => name) };
 }
 
@@ -89,7 +89,7 @@ function answer(model, asked) {
   let read = ids ? library.decode(ids) : library.encode(text), base;
   const cut = read.ids.length > size.context;
   // An encoder reads a text between tokens that stand at its ends.
-  if (cut && !size.writes) throw new LibraryError(`[page] expected at most ${size.context} tokens, as this model takes; found ${read.ids.length}`);
+  expect(!cut || size.writes, `at most ${size.context} tokens, as this model takes`, read.ids.length);
   if (cut) read = library.decode(read.ids.slice(-size.context));
   if (edits.length && model.plain !== read.ids.join()) library.run(read.ids), base = library.blocks().blocks;
   library.run(read.ids, edits);

@@ -39,7 +39,7 @@ function moduleAnswer() {
   const { text, source: sourceText, options, weights } = live.now;
   try {
     const x = readText(text, live.given), other = live.given.source && readText(sourceText, live.given.source);
-    if (!x.tokens.length || other?.tokens.length === 0) throw new LibraryError("[page] expected a text with at least one word; found none");
+    expect(x.tokens.length && other?.tokens.length !== 0, "a text with at least one word", "none");
     setWeights([]);
     open(live.library, {}, ownState(), {});
     pass(live.library, x, other);
