@@ -59,6 +59,7 @@ def attention_forward(
     return output.transpose(1, 2).contiguous(), weights
 
 
+_EAGER = 'load it with attn_implementation="eager"'
 _INSTEAD = 'use attn_implementation="eager" or "sdpa" for it'
 _REFUSED = {
     "cache": "a paged cache", "indices": "keys that an indexer has chosen", "block_indices": "blocks that were chosen",
@@ -210,6 +211,11 @@ class LazyMask(torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _WITHOUT_VALUES:
             return super().__torch_function__(func, types, args, kwargs)
+        if func in _ADDS and any(isinstance(a, torch.Tensor) and a.is_floating_point() for a in args):
+            raise ValueError(  # to scores, to which True would add 1
+                "[attn.transformers] expected a layer whose attention goes by transformers' interface; found one that adds its "
+                f"mask; {_EAGER}"
+            )
         if func is torch.Tensor.__setitem__ and isinstance(args[0], cls):
             raise ValueError(
                 "[attn.transformers] expected a mask that is not changed in place; found a model that does so; "
@@ -219,6 +225,7 @@ class LazyMask(torch.Tensor):
         return func(*args, **kwargs)
 
 
+_ADDS = {torch.add, torch.Tensor.add, torch.Tensor.add_, torch.Tensor.__add__, torch.Tensor.__radd__, torch.Tensor.__iadd__}
 _WITHOUT_VALUES = {getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device")}
 
 
@@ -250,12 +257,41 @@ def _pattern(function: Any) -> tuple[bool, int | None, Any] | None:
     return None
 
 
+_FILES: dict[type, str | None] = {}
+
+
+@torch.compiler.assume_constant_result
+def _own_attention(config: type) -> str | None:
+    """The file of a config's models that makes masks for attention of its own, such as modeling_bloom; None: there is none."""
+    if config not in _FILES:
+        _FILES[config] = _file_with_its_own(config)
+    return _FILES[config]
+
+
+def _file_with_its_own(config: type) -> str | None:
+    package, _, _ = config.__module__.rpartition(".")
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(f"{package}.modeling_") or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+            continue
+        made = vars(module)
+        hands_on = any(getattr(value, "_supports_attention_backend", False) is True for value in made.values())
+        if not hands_on and any(value.startswith("create_") and value.endswith("_mask") for value in made):
+            return name.rpartition(".")[2]
+    return None
+
+
 def mask(
     batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0, *,
     mask_function: Any = causal_mask_function, attention_mask: Any = None, local_size: int | None = None,
     allow_is_causal_skip: bool = True, allow_is_bidirectional_skip: bool = False, **rest: Any,
 ) -> Any:  # fmt: skip
-    """The mask as for "sdpa", but what parameters say is not written out."""
+    """The mask as for "sdpa", but what parameters say is not written out. A ValueError for a model with attention of its
+    own, which would take it for another kind."""
+    if own := _own_attention(type(rest.get("config"))):
+        raise ValueError(
+            "[attn.transformers] expected a model whose attention goes by transformers' interface; found one with its own, "
+            f"in {own}; {_EAGER}"
+        )
     pattern = None if torch.compiler.is_compiling() else _pattern(mask_function)
     causal, reach, sequences = pattern or (None, None, None)
     if causal:  # a skip is forbidden where something else changes the mask; packed texts, which are known, forbid it too

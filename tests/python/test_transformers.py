@@ -15,6 +15,48 @@ def test_from_config_by_name():
     assert model.config._attn_implementation == "attn"
 
 
+WITH_THEIR_OWN = {  # attention, which takes no mask of booleans, and none for what is causal
+    "bloom": {"n_layer": 2, "n_head": 4, "hidden_size": 32}, "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64},
+    "xglm": {"d_model": 32, "ffn_dim": 40, "num_layers": 2, "attention_heads": 4, "max_position_embeddings": 64},
+    "mpnet": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40},
+    "longformer": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40, "attention_window": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_THEIR_OWN)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_models_with_attention_of_their_own_are_refused(name, wrapped):
+    config = transformers.AutoConfig.for_model(name, vocab_size=60, **WITH_THEIR_OWN[name])
+    model = transformers.AutoModel.from_config(config, attn_implementation="attn").eval()
+    torch._dynamo.reset()
+    call = torch.compile(model, backend="eager") if wrapped else model
+    with torch.no_grad(), pytest.raises(Exception, match=f"with its own, in modeling_{name}; load it with attn_implementation"):
+        call(torch.randint(4, 60, (1, 12)))
+
+
+@pytest.mark.parametrize("name", ["gptj", "codegen"])
+def test_models_that_are_as_old_and_go_by_the_interface(name):
+    config = transformers.AutoConfig.for_model(name, vocab_size=60, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=64)
+    model = transformers.AutoModel.from_config(config).eval()
+    ids, seen, found = torch.randint(4, 60, (2, 12)), torch.ones(2, 12, dtype=torch.long), []
+    seen[1, :5] = 0
+    for implementation in ("eager", "attn"):
+        model.set_attn_implementation(implementation)
+        with torch.no_grad():
+            found.append(model(ids, attention_mask=seen)[0][seen.bool()])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_is_not_added_to_scores():
+    seen = torch.tensor([[0, 1, 1, 1]])
+    mask = attn.transformers.mask(1, 4, 4, attention_mask=seen)
+    scores = torch.zeros(1, 2, 4, 4)
+    for add in (lambda: scores + mask, lambda: mask + scores, lambda: torch.add(scores, mask), lambda: scores.add_(mask)):
+        with pytest.raises(ValueError, match="found one that adds its mask"):
+            add()
+    assert (mask + mask).dtype == torch.bool
+
+
 def test_position_bias_and_masks():
     q, bias = torch.randn(2, 3, 5, 4), torch.randn(1, 3, 5, 5)
     module = type("M", (), {"is_causal": True})()
