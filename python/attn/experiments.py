@@ -42,11 +42,24 @@ def _subject(model: Any) -> Any:
         if part._forward_hooks or part._forward_pre_hooks:
             where = name or type(model).__name__
             refuse("experiment", "a model without forward hooks, whose weights alone are taken", f"one of {where}")
+        if "forward" in part.__dict__ and not hasattr(part, "_hf_hook"):  # accelerate's moves weights alone
+            where = name or type(model).__name__
+            refuse("experiment", "a model whose weights say all that it computes", f"another forward() of {where}")
+    _check_weights(model)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         if model.config.model_type == "bert":
             return Encoder(folder)._encoder
         return load(folder, weights="float32")._model
+
+
+def _check_weights(model: Any) -> None:
+    """What would fail in save_pretrained(), or in the file that it wrote, in words about that file."""
+    if any(p.is_meta for p in model.parameters()):
+        refuse("experiment", "a model with its weights", "parameters on the device meta", "load them")
+    if model.config.model_type != "bert" and model.get_output_embeddings() is None:
+        found = type(model).__name__
+        refuse("experiment", "a model that gives logits of tokens", found, "pass the ForCausalLM of its family")
 
 
 def _that_writes(subject: Any) -> Any:
@@ -265,7 +278,10 @@ class Experiment:
 
     def lens(self) -> dict[str, Any]:
         """The logit lens: "tokens" and their "probability" (layers + 1, t), and "losses" (layers + 1, t - 1)."""
-        return dict(zip(("tokens", "probability", "losses"), self._lm.lens(self.ids, self._edits)))
+        tokens, probability, losses = self._lm.lens(self.ids, self._edits)
+        if losses is None:  # of one token
+            losses = probability[:, :0]
+        return {"tokens": tokens, "probability": probability, "losses": losses}
 
     def attribution(self, token: int | str, less: int | str | None = None, *, position: int | None = None) -> dict[str, Any]:
         """What each part adds to a token's logit, or to its difference from another's: "heads" (layers, heads),

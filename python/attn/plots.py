@@ -26,17 +26,19 @@ class Figure(Drawn):
     def _repr_svg_(self) -> str:
         return self._text
 
-    def save(self, path: str | os.PathLike[str], dpi: float = 192) -> None:
+    def save(self, path: str | os.PathLike[str], dpi: float | None = None) -> None:
         """Writes the drawing to the file `path`, which ends in .svg, .png or .html (a page), whole or not at all.
 
         Args:
             path: a PNG needs librsvg on this system, and the error says so where it is missing.
-            dpi: pixels an inch of a PNG, from 24 to 1200.
+            dpi: pixels an inch of a PNG, from 24 to 1200. Default: 192. It is refused for other files.
         """
         import os
 
         if os.fspath(path).endswith(".png"):
-            return save_whole(path, _attn.png(self._text, dpi))
+            return save_whole(path, _attn.png(self._text, 192 if dpi is None else dpi))
+        if dpi is not None:
+            refuse("plot", "dpi for a path that ends in .png", repr(os.fspath(path)))
         if os.fspath(path).endswith(".html"):
             return save_whole(path, _attn.figure_page(self._text))
         if not os.fspath(path).endswith(".svg"):

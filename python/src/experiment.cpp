@@ -31,7 +31,7 @@ By by_named(const std::string& name) {
   if (name == "zero") return By::zero;
   if (name == "mean") return By::mean;
   if (name == "uniform") return By::uniform;
-  refuse("by \"zero\", \"mean\" or \"uniform\"", "\"" + name + "\"");
+  refuse("by \"zero\", \"mean\", \"uniform\" or \"text\"", "\"" + name + "\"");
 }
 
 Weights weights_named(const std::string& name) {

@@ -350,3 +350,28 @@ def test_a_model_with_hooks_is_refused(model):
             attn.experiment(model, [3, 1, 4])
     finally:
         handle.remove()
+
+
+def test_what_weights_do_not_say_is_refused():
+    model = transformers.AutoModelForCausalLM.from_pretrained(LLAMA)
+    mlp = model.model.layers[0].mlp
+    before, mlp.forward = mlp.forward, lambda x: 0 * x
+    with pytest.raises(ValueError, match=r"another forward\(\) of model.layers.0.mlp"):
+        attn.experiment(model, IDS)
+    del mlp.forward
+    assert before.__func__ is mlp.forward.__func__ and attn.experiment(model, IDS).loss() == pytest.approx(loss(model), abs=1e-5)
+    with pytest.raises(ValueError, match="found LlamaModel; pass the ForCausalLM"):
+        attn.experiment(model.model, IDS)
+    with pytest.raises(ValueError, match="on the device meta"):
+        attn.experiment(model.to("meta"), IDS)
+
+
+def test_the_lens_of_one_token_has_no_losses():
+    lens = attn.experiment(str(LLAMA), [3]).lens()
+    layers = lens["tokens"].shape[0]
+    assert lens["tokens"].shape == (layers, 1) and lens["losses"].shape == (layers, 0)
+
+
+def test_what_a_head_gives_is_one_of_four():
+    with pytest.raises(ValueError, match='"zero", "mean", "uniform" or "text"'):
+        attn.experiment(str(LLAMA), IDS).without((0, 0), by="foo").loss()

@@ -123,6 +123,9 @@ def test_figures_are_saved_as_png(tmp_path):
     assert str(figure) in (tmp_path / "f.html").read_text()
     with pytest.raises(ValueError, match=r".svg, .png or .html"):
         figure.save(tmp_path / "f.pdf")
+    for other in ("f.svg", "f.html"):
+        with pytest.raises(ValueError, match="dpi for a path that ends in .png"):
+            figure.save(tmp_path / other, dpi=96)
     if ctypes.util.find_library("rsvg-2") is None:
         pytest.skip("no librsvg")
     sizes = []
