@@ -46,6 +46,26 @@ std::string found_of(nb::handle object) {
   return type_of(object);
 }
 
+// A text's bytes. Halves of characters are Python's UnicodeEncodeError.
+inline std::string text_in(nb::handle text, const char* op) {
+  if (!nb::isinstance<nb::str>(text)) throw Error(Error::Kind::dtype, op, "text as a string", type_of(text));
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (bytes == nullptr) throw nb::python_error();
+  return {bytes, static_cast<std::size_t>(size)};
+}
+
+// Raises UnicodeEncodeError for strings, alone or in a list, that are none only for half a character.
+template <class T>
+void require_whole_characters(nb::handle object, const char* op) {
+  if constexpr (std::same_as<T, std::string>) {
+    if (nb::isinstance<nb::str>(object)) text_in(object, op);
+  } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+    if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object)) return;
+    for (const nb::handle item : object) require_whole_characters<std::string>(item, op);
+  }
+}
+
 // Throws Error (dtype) for what is no T: "[op] expected what as a number; found str".
 template <class T>
 T plain(nb::handle object, const char* op, const char* what) {
@@ -55,16 +75,8 @@ T plain(nb::handle object, const char* op, const char* what) {
                         nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"));
   if (!followed && nb::try_cast(object, result)) return result;
   PyErr_Clear();
+  require_whole_characters<T>(object, op);
   throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()), found_of<T>(object));
-}
-
-// A text's bytes. Halves of characters are Python's UnicodeEncodeError.
-inline std::string text_in(nb::handle text, const char* op) {
-  if (!nb::isinstance<nb::str>(text)) throw Error(Error::Kind::dtype, op, "text as a string", type_of(text));
-  Py_ssize_t size = 0;
-  const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-  if (bytes == nullptr) throw nb::python_error();
-  return {bytes, static_cast<std::size_t>(size)};
 }
 
 template <class T>
