@@ -194,10 +194,11 @@ class LanguageModel:
             >>> written.text, written.finish
 
         Args:
-            prompt: a text; a conversation, as Tokenizer.chat() takes it; or ids, for which no tokenizer is needed.
+            prompt: a text; a conversation, as Tokenizer.chat() takes it; or ids, for which no tokenizer is needed. An empty
+                text goes on from the end of a text before, where the tokenizer has a token for it, or from a new line.
             new_tokens: at most so many.
             temperature: logits are divided by it; 0 takes the likeliest token.
-            top_k: draws only from the k likeliest tokens; default all.
+            top_k: draws only from the k likeliest tokens; 0 and the default are all.
             top_p: only from the likeliest tokens whose probabilities together reach p; default 1.
             min_p: only from tokens at least p times as likely as the likeliest; default 0.
             repetition_penalty: divides logits above 0 of tokens that the text already has, and multiplies others.
