@@ -56,7 +56,7 @@ class Editor {
   Kept kept_;
 };
 
-// A pass of the model with edits, whose steps the editor's trace hands on.
+// The model's forward pass with these options; the public forward() of language models and encoders.
 template <class Model>
 Tensor forward(Model& model, const LanguageModelConfig& config, const Tensor& ids, const ForwardOptions& options) {
   const NoGrad nothing_is_kept;

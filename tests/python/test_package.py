@@ -1,6 +1,5 @@
 """What is installed: quick to import, typed, and a command."""
 
-import importlib.util
 import json
 import pathlib
 import re
