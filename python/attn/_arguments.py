@@ -37,11 +37,10 @@ def asked_for(result: Any, query: Any, kind: int, return_lse: bool, return_weigh
 
 
 def integer(value: Any, op: str, what: str) -> int:
-    """A number that Python counts with."""
-    try:
-        return value.__index__()
-    except AttributeError:
-        raise TypeError(f"[{op}] expected {what} as an integer; found {type(value).__name__}") from None
+    """A number that Python counts with, and no True or False, which do count as 1 and 0."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"[{op}] expected {what} as an integer; found {type(value).__name__}")
+    return value.__index__()
 
 
 def flag(value: Any, op: str, what: str) -> bool:

@@ -169,16 +169,17 @@ class Experiment:
 
     def hide(self, token: int) -> Experiment:
         """No head sees this token."""
-        return self._with("hide", token)
+        return self._with("hide", integer(token, "experiment", "token"))
 
     def skip(self, layer: int, part: str = "") -> Experiment:
         """Skips a layer, or its "attention" or "mlp"."""
         if part not in ("", "attention", "mlp"):
             raise ValueError(f'[experiment] expected part "attention" or "mlp", or none; found {part!r}')
-        return self._with(f"skip {part}".strip(), layer)
+        return self._with(f"skip {part}".strip(), integer(layer, "experiment", "layer"))
 
     def step(self, name: str, change: float | Array, head: int | None = None) -> Experiment:
         """A step, by its name in steps(), is multiplied by a number or replaced by an array; or one head of it."""
+        head = None if head is None else integer(head, "experiment", "head")
         if getattr(change, "ndim", 0) == 0 and hasattr(change, "__float__"):
             return self._with("step", name, _factor(change), head)
         return self._with("replace", name, change, head)
@@ -310,7 +311,7 @@ class Experiment:
 def _head(head: Any, or_layer: bool = False) -> list[int]:
     """A layer and a head, or with `or_layer` also a layer alone."""
     parts = [head] if isinstance(head, str) or not hasattr(head, "__iter__") else list(head)
-    if not all(hasattr(part, "__index__") for part in parts) or not (len(parts) == 2 or (or_layer and len(parts) == 1)):
+    if not all(hasattr(part, "__index__") and not isinstance(part, bool) for part in parts) or not (len(parts) == 2 or (or_layer and len(parts) == 1)):
         named = [int(part) - 1 for part in str(head).split(".") if part.isdecimal()]
         how = f"here heads count from 0, and {head} of pages and the command is {tuple(named)}" if len(named) == 2 else ""
         refuse("experiment", "a head as (layer, head)" + (", or a layer" if or_layer else ""), repr(head), how)

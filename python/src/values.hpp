@@ -73,7 +73,8 @@ T plain(nb::handle object, const char* op, const char* what) {
   // A tensor would be taken as its number, and its gradient would be lost.
   const bool followed = std::floating_point<T> && !PyFloat_Check(object.ptr()) &&
                         nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"));
-  if (!followed && nb::try_cast(object, result)) return result;
+  const bool is_flag = !std::same_as<T, bool> && PyBool_Check(object.ptr());  // which counts as 0 or 1 elsewhere
+  if (!followed && !is_flag && nb::try_cast(object, result)) return result;
   PyErr_Clear();
   require_whole_characters<T>(object, op);
   throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()), found_of<T>(object));

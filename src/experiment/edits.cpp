@@ -91,13 +91,14 @@ Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t k
   const char* step = c.causal ? "masked" : c.attention_softcap > 0 ? "capped" : "scaled";
   const auto change = [key](const Tensor& x, const Seen&) {
     if (key < 0 || key >= x.size(-1)) {
-      throw Error(Error::Kind::argument, kOp, "a key from 0 to " + std::to_string(x.size(-1) - 1), std::to_string(key));
+      throw Error(Error::Kind::argument, kOp, "a token from 0 to " + std::to_string(x.size(-1) - 1),
+                  std::to_string(key));
     }
     Tensor y = x.clone();
     y.slice(-1, key, key + 1).fill(-std::numeric_limits<double>::infinity());
     return y;
   };
-  return {Of::attention, step, layer, head, {}, change, "key " + std::to_string(key) + " hidden", key};
+  return {Of::attention, step, layer, head, {}, change, "token " + std::to_string(key) + " hidden", key};
 }
 
 template <class Off>

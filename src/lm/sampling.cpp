@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "attn/generate.hpp"
+#include "core/decimal.hpp"
 
 namespace attn {
 namespace {
@@ -86,14 +87,16 @@ void keep_likely(std::vector<Candidate>& all, double least) {
 
 void require_valid(const Sampling& s) {
   const auto wrong = [](const char* expected, double found) {
-    throw Error(Error::Kind::argument, "sample", expected, std::to_string(found));
+    throw Error(Error::Kind::argument, "sample", expected, shortest_decimal(found));
   };
-  if (!(s.temperature >= 0 && std::isfinite(s.temperature))) wrong("a temperature of at least 0", s.temperature);
+  if (!(s.temperature >= 0 && std::isfinite(s.temperature))) {
+    wrong("a finite temperature of at least 0", s.temperature);
+  }
   if (s.top_k < 0) wrong("top_k of at least 0 (0: all)", static_cast<double>(s.top_k));
   if (!(s.top_p > 0 && s.top_p <= 1)) wrong("top_p above 0 and at most 1", s.top_p);
   if (!(s.min_p >= 0 && s.min_p <= 1)) wrong("min_p from 0 to 1", s.min_p);
   const double penalty = s.repetition_penalty;
-  if (!(penalty > 0 && std::isfinite(penalty))) wrong("a repetition_penalty above 0", penalty);
+  if (!(penalty > 0 && std::isfinite(penalty))) wrong("a finite repetition_penalty above 0", penalty);
 }
 
 std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling, std::span<const std::int64_t> text) {

@@ -81,6 +81,8 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
     EXPECT_NEAR(losses["loss"].get<double>(), golden("before").item(), 1e-5);
     EXPECT_NEAR(losses["loss_changed"].get<double>(), golden(by).at({1, 2}), 1e-5);
   }
+  EXPECT_THAT(out_of(line("--effects")), HasSubstr(" with all heads\n"));
+  EXPECT_THAT(out_of(line("--effects --skip 1:mlp")), HasSubstr(" as it is changed\n"));
   const json some = found("--effects --exact 3");
   expect_golden(some["estimates"], "estimated_zero");
   EXPECT_GT(some["estimate_error"].get<double>(), 0);
@@ -139,6 +141,8 @@ TEST_F(Experiment, StepsBecomeArrays) {
   for (const char* head : {"0", "5", "x", ""}) {
     refused(line(step + "weights:" + head + "=0"), 2, {"a head from 1 to 4 behind the name's colon"});
   }
+  io::save_npy(path("nan.npy"), Tensor::full({1}, std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_THAT(run(line(step + "context:3=nan.npy")).err, HasSubstr("holds 1 NaN: passed through"));
   io::save_npy(path("previous.npy"), Tensor::zeros({9, 8}));
   refused(line(step + "weights:3=previous.npy"), 3, {"attn.weights", "(1, 9, 9)", "(9, 8)"});
 }

@@ -331,7 +331,7 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   refused({scale_step(prefix + "merged", 2, 0)}, "which has none");
   refused({without({std::ssize(config_.layers), 0})}, "a layer from 0 to");
   refused({without({0, -1})}, "a head of");
-  refused({hide({0, 0}, 9, config_)}, "a key from 0 to 8");
+  refused({hide({0, 0}, 9, config_)}, "a token from 0 to 8");
   refused({replace_step(prefix + "context", Tensor::zeros({3}), 0)}, "attn.context sizes of 1", Error::Kind::shape);
   Trace edits(
       {.watches = [](const std::string&) { return false; }, .edit = [](const auto&, const Tensor& x) { return x; }});

@@ -15,6 +15,7 @@
 #include "attn/pretrained.hpp"
 #include "core/largest.hpp"
 #include "core/seed.hpp"
+#include "core/testing.hpp"
 #include "kernels/use.hpp"
 
 namespace attn::test {
@@ -253,6 +254,10 @@ TEST(Sampling, RejectsWhatIsOutOfRange) {
                             Sampling{1, 0, 1.1}, Sampling{1, 0, nan}}) {
     EXPECT_THROW(sample(good, s, rng), Error);
   }
+  // Counts are told as counts.
+  expect_error(Error::Kind::argument, {"top_k of at least 0 (0: all); found -1"}, [&] {
+    sample(good, Sampling{1, -1}, rng);
+  });
   EXPECT_THROW(sample(Tensor::of({1, nan}), {}, rng), Error);
   EXPECT_THROW(sample(Tensor::of({1, inf}), {}, rng), Error);
   EXPECT_THROW(sample(Tensor::of({-inf, -inf}), {}, rng), Error);

@@ -312,8 +312,12 @@ def test_what_is_refused(model):
     ):
         with pytest.raises(ValueError, match=says):
             wrong()
-    with pytest.raises(TypeError, match="exact, a number of heads"):
-        e.effects(exact="some")
+    for exact in ("some", True):
+        with pytest.raises(TypeError, match="exact, a number of heads"):
+            e.effects(exact=exact)
+    for wrong in (lambda: e.without((True, 0)), lambda: e.skip(True), lambda: e.hide(True), lambda: e.next(True)):
+        with pytest.raises((TypeError, ValueError), match="found .*(bool|True)"):
+            wrong()
     with pytest.raises(TypeError, match="Hugging Face model"):
         attn.experiment(3, IDS)
 

@@ -138,6 +138,9 @@ def test_what_no_call_can_mean(llama):
     for ids in ([1, 5, -100], [1, 5, size], [-1, 5], [size, 5]):
         with pytest.raises(ValueError, match=rf"token ids in \[0, {size}\)"):
             llama.loss(ids)
+    for flag in ({"new_tokens": True}, {"temperature": True}, {"seed": False}):
+        with pytest.raises(TypeError, match="found bool"):
+            llama.generate([1], **flag)
     for stop in (3, b"ab", ["a", 3], [None]):
         with pytest.raises(TypeError, match="stop_text as a text or a list of texts"):
             llama.generate([1], stop_text=stop)

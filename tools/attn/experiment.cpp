@@ -257,8 +257,9 @@ void require_there_too(const char* flag, const Reading& one, const Reading& othe
     refuse("--by", formatted("texts of as many tokens beside {}", flag), formatted("{} and {}", count, others),
            "text gives each token what a head gives there in the text of --from");
   }
+  std::vector<std::string> told_before;
   try {
-    edits_of(flags, other.model->config(), others, contexts);
+    edits_of(flags, other.model->config(), others, contexts, told_before);
   } catch (const Error& error) {
     throw Error(error.kind(), flag, "what is changed to be there as well",
                 std::string("that it is not: ") + error.what());
@@ -308,7 +309,9 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   }
   const LanguageModelConfig& config = one.model->config();
   const Contexts others = contexts_of(one, verb, flags.edits);
-  const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others);
+  std::vector<std::string> notes;
+  const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others, notes);
+  tell_beside(notes);
   if (of_text) require_there_too("--other-text", one, *other, flags.edits, others);
   if (verb.given("--other-model")) require_there_too("--other-model", one, *other, flags.edits, others);
   if (what == "--patch-from") require_there_too("--patch-from", one, *other, flags.edits, others);

@@ -335,7 +335,8 @@ void define_sampling(Verb& verb, GenerateOptions& options) {
                   "Draw only from tokens at least P times as likely as the likeliest.")
       .between(0, 1);
   verb.add_option("--repetition-penalty R", options.sampling.repetition_penalty,
-                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.");
+                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
+      .positive();
 }
 
 void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
@@ -393,7 +394,8 @@ void define_generate(Verb& verb, int&) {
   verb.add_option("--stop IDS…", flags->stops, "Further token ids that end a text, 1,2,3.");
   verb.add_option("--stop-text TEXT…", flags->stop_texts,
                   "Texts that end what is written; they are found across tokens, and not printed.");
-  verb.add_option("--seed N", flags->seed, "The seed of what is drawn.");
+  verb.add_option("--seed N", flags->seed,
+                  "The seed of what is drawn, as torch.manual_seed takes it: its low 32 bits count.");
   define_model(verb, *flags, ids);
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);

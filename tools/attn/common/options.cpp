@@ -18,7 +18,7 @@ const char* read_number(std::string_view text, T& value, const char* expected) {
 }
 
 std::string range_text(double least, double most) {
-  const bool endless = most == std::numeric_limits<double>::infinity();
+  const bool endless = most == std::numeric_limits<double>::max();  // infinity is no number to count with
   if (least == std::numeric_limits<double>::denorm_min()) {
     return endless ? "a positive number" : "a number above 0 and at most " + shortest(most);
   }

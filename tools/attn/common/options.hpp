@@ -66,7 +66,7 @@ class Option {
   Option& not_beside(const Option& other) { return not_beside_.push_back(&other), *this; }
   Option& one_of(std::vector<std::string> names) { return choices_ = std::move(names), *this; }
   Option& between(double least, double most) { return range_ = {least, most}, *this; }
-  Option& at_least(double least) { return between(least, std::numeric_limits<double>::infinity()); }
+  Option& at_least(double least) { return between(least, std::numeric_limits<double>::max()); }
   Option& positive() { return at_least(std::numeric_limits<double>::denorm_min()); }
   // A list's value is split there.
   Option& delimiter(char c) { return delimiter_ = c, *this; }

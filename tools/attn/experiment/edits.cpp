@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "attn/io.hpp"
+#include "common/inputs.hpp"
 #include "experiment/experiment.hpp"
 
 namespace attn::tool {
@@ -76,7 +76,7 @@ void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig&
 }
 
 // "h.0.attn.context=0.5", "h.0.attn.weights:2=w.npy", of its head 2
-Edit step_changed(const std::string& text, const LanguageModelConfig& c) {
+Edit step_changed(const std::string& text, const LanguageModelConfig& c, std::vector<std::string>& notes) {
   const auto [step, value] = sides(text, "--step", "h.0.attn.context=0.5");
   const std::string_view name = step.substr(0, step.find(':'));
   std::optional<std::int64_t> head;
@@ -90,7 +90,7 @@ Edit step_changed(const std::string& text, const LanguageModelConfig& c) {
   }
   if (!value.ends_with(".npy"))
     return scale_step(std::string(name), factor_of(value, "--step", "a finite factor or an .npy file behind ="), head);
-  return replace_step(std::string(name), io::load_tensor(value).to(DType::f32), head);
+  return replace_step(std::string(name), load_float32(std::string(value), {}, 0, notes, {}).tensor, head);
 }
 
 Edit switched_off(const Place& at, By by, const Contexts& contexts) {
@@ -142,7 +142,8 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
                   "h.0.attn.weights:2=0.5. Or put an array in its place: h.0.attn.context=z.npy.");
 }
 
-Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Contexts& contexts) {
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Contexts& contexts,
+               std::vector<std::string>& notes) {
   Edits edits;
   const By by = by_named(flags.by);
   if (flags.without) {
@@ -173,7 +174,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
     edits.push_back(hide(l, flags.hide - 1, c));
   }
   if (flags.skip) add_skips(edits, *flags.skip, c);
-  for (const std::string& text : flags.steps) edits.push_back(step_changed(text, c));
+  for (const std::string& text : flags.steps) edits.push_back(step_changed(text, c, notes));
   return edits;
 }
 

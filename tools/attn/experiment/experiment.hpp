@@ -24,9 +24,9 @@ struct EditFlags {
 void add_edit_flags(Verb& verb, EditFlags& flags);
 
 // Throws Error (argument) for what is not there; layers, heads and tokens count from 1. `contexts`: of other texts;
-// empty: none are given.
-Edits edits_of(const EditFlags& flags, const LanguageModelConfig& config, std::int64_t tokens,
-               const Contexts& contexts);
+// empty: none are given. `notes`: what to tell of the arrays that were read.
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& config, std::int64_t tokens, const Contexts& contexts,
+               std::vector<std::string>& notes);
 By by_named(const std::string& name);
 
 // A model and the text that it reads.

@@ -75,8 +75,9 @@ Found effects(const Reading& one, const EffectOptions& options, const Reading* o
   if (!other) tell_of_estimates(one.lm().config(), options);
   const Effects first = head_effects(one.lm(), one.ids, options);
   const char* measure = options.tokens ? "logit difference" : "loss";
-  Found found = titled(
-      formatted("What switching off a head adds to the {}, {} with all heads", measure, fixed(first.before, 4)), one);
+  Found found = titled(formatted("What switching off a head adds to the {}, {} {}", measure, fixed(first.before, 4),
+                                 options.edits.empty() ? "with all heads" : "as it is changed"),
+                       one);
   found.json["before"] = json_number(first.before), found.json["after"] = json_values(first.after);
   if (first.estimates.defined()) {
     tell_effects(found, one, first, measure);

@@ -32,7 +32,8 @@ void each_setting(Settings& s, F&& f) {
   f("--clip", s.train.clip, "The largest norm that the gradient is clipped to; 0 clips nothing.");
   f("--validation", s.validation, "The share of the text, its end, that is validated on and not trained on.");
   f("--eval-every", s.train.eval_every, "The number of steps between validations.");
-  f("--seed", s.seed, "The seed of initial values, batches and dropout.");
+  f("--seed", s.seed,
+    "The seed of initial values, batches and dropout, as torch.manual_seed takes it: its low 32 bits count.");
   f("--rng", s.rng, "How dropout is drawn: philox, native or mkl.");
 }
 
