@@ -15,8 +15,7 @@ inline constexpr std::array<io::PassedOver, 9> kConfigPassedOver{
       "tf_legacy_loss",
       "", "how it was stored and trained; nothing here drops at random"},
      {"use_cache cache_implementation attn_implementation _attn_implementation* attention_implementation "
-      "pretraining_tp "
-      "chunk_size_feed_forward torchscript gradient_checkpointing output_past _flash_attn_2_enabled",
+      "pretraining_tp chunk_size_feed_forward torchscript gradient_checkpointing output_past _flash_attn_2_enabled",
       "", "the way to the same numbers"},
      {"output_attentions output_hidden_states output_scores return_dict return_dict_in_generate tie_last_hidden_states",
       "", "what a call of Python returns"},
@@ -25,9 +24,8 @@ inline constexpr std::array<io::PassedOver, 9> kConfigPassedOver{
      {"bos_token_id pad_token_id sep_token_id decoder_start_token_id", "", "the tokenizer's files say these"},
      {"max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
       "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
-      "bad_words_ids "
-      "num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values suppress_tokens "
-      "begin_suppress_tokens exponential_decay_length_penalty",
+      "bad_words_ids num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values "
+      "suppress_tokens begin_suppress_tokens exponential_decay_length_penalty",
       "", "transformers 5 reads settings of generation in generation_config.json alone"},
      {"is_encoder_decoder add_cross_attention is_decoder tie_encoder_decoder use_bidirectional_attention use_mrope "
       "rope_interleaved lm_head_bias attention_bias mlp_bias use_sliding_window",

@@ -23,14 +23,12 @@ constexpr std::array<std::string_view, 21> kLists{
     "what which how why",
     "is are was were be been am being has have had having will would can could may might must shall should do does did",
     "in on at by from with without over under into onto through between near up down out off behind front around "
-    "across "
-    "here there where inside outside above below left right middle top side away back far",
+    "across here there where inside outside above below left right middle top side away back far",
     "one two three four five six seven eight nine ten hundred thousand many few some all each every first second last "
     "half more most less least none both any several enough number count sum times much whole part",
     "day night year week month hour minute time now then today tomorrow yesterday morning evening noon spring summer "
     "autumn winter early late soon always never ever again once when while clock before after until since old new "
-    "young "
-    "moment future past ago",
+    "young moment future past ago",
     "sun moon star light dark bright shine shone sky cloud wind snow rain storm cold warm hot weather red green blue "
     "white black yellow brown grey gray orange colour color shadow fire winter summer lamp ice",
     "tree flower grass leaf leaves forest garden field hill mountain stone rock earth ground land world seed root grow "
@@ -38,38 +36,30 @@ constexpr std::array<std::string_view, 21> kLists{
     "river sea lake ocean water wave boat ship swim swam shore bank beach flow wet rain fish sail spring stream deep "
     "drop ice island",
     "cat dog bird fish horse mouse mice rat cow sheep lion wolf wolves bear fox animal pet chase bark fly flew tail "
-    "wing "
-    "rabbit pig duck hen bee ant kitten puppy it its",
+    "wing rabbit pig duck hen bee ant kitten puppy it its",
     "eat ate eaten drink drank bread apple cheese cook meal food fruit milk tea coffee sugar salt hungry taste dinner "
     "breakfast lunch cake rice egg fish meat soup wine orange banana knife fork spoon plate butter thirsty water "
     "kitchen",
     "house home room door window wall table chair bed mat floor roof kitchen key box cup lamp clock sit sat lie lay "
-    "lain "
-    "sleep slept rest live bag shelf desk carpet garden hat coat dress shoe it",
+    "lain sleep slept rest live bag shelf desk carpet garden hat coat dress shoe it",
     "hand eye ear head heart foot feet arm leg face hair nose mouth body blood sick tired pain doctor hospital nurse "
     "health sleep hungry breath ill skin bone brain strong weak",
     "i you he she it we they me him her us them my your his its our their who man men woman women child children boy "
-    "girl "
-    "king queen prince princess mother father son daughter brother sister friend people person family baby uncle aunt "
-    "husband wife lady gentleman everyone nobody",
+    "girl king queen prince princess mother father son daughter brother sister friend people person family baby "
+    "uncle aunt husband wife lady gentleman everyone nobody",
     "love hate like happy sad glad fear afraid hope joy angry want wish need feel felt good better best bad worse "
-    "worst "
-    "beautiful kind smile laugh cry cried dear sweet great nice wonderful terrible lonely proud dream",
+    "worst beautiful kind smile laugh cry cried dear sweet great nice wonderful terrible lonely proud dream",
     "say said tell told speak spoke ask answer think thought know knew known learn read write wrote book word story "
-    "name "
-    "letter question language idea remember mind see saw seen look hear heard listen teach taught teacher student "
-    "school "
-    "text sentence meaning mean paper song page talk understand understood call poem news",
+    "name letter question language idea remember mind see saw seen look hear heard listen teach taught teacher "
+    "student school text sentence meaning mean paper song page talk understand understood call poem news",
     "attention query queries key value token model weight score network computer data number program machine compute "
     "train vector matrix softmax head layer mask memory learn code software neural train",
     "work make made build built do done use tool job begin began begun start end finish open close create try help "
-    "give "
-    "gave given put take took taken find found hold held keep kept get got let set cut break broke worker machine farm "
-    "farmer engineer",
+    "give gave given put take took taken find found hold held keep kept get got let set cut break broke worker "
+    "machine farm farmer engineer",
     "go went gone come came walk run ran step journey road way path travel move turn leave arrive fast slow follow "
-    "street "
-    "car train bus fly flew ride rode drive drove cross jump fall fell stand stood stop pass bring brought wait return "
-    "bicycle wheel",
+    "street car train bus fly flew ride rode drive drove cross jump fall fell stand stood stop pass bring brought "
+    "wait return bicycle wheel",
     "buy bought sell sold pay paid money bank price cost coin gold silver rich poor market shop store trade business "
     "company loan account dollar euro cheap expensive save",
     "city town village capital country state nation france paris italy rome germany berlin spain madrid england london "

@@ -186,8 +186,7 @@ TEST_F(SlowTerminal, TrainTellsHowLongItTakesBeforeItsFirstStep) {
   const std::string large =
       run("attn train --text text.txt --out m.safetensors --force --layers 8 --width 384 --heads 6 --context 128 "
           "--batch 2 --steps 900000000 & for i in $(seq 600); do grep -q 'minutes 10' ../err && break; sleep 0.1; "
-          "done; "
-          "kill $!; wait $!")
+          "done; kill $!; wait $!")
           .err;
   EXPECT_THAT(large, HasSubstr("  --layers 4 --heads 4 --width 128 --context 128: about "));
   EXPECT_THAT(large, HasSubstr("  --minutes 10: stops then, and --resume goes on"));

@@ -24,8 +24,7 @@ class TrainReleased : public Command {
 
   static constexpr const char* kRun =
       "OMP_NUM_THREADS=1 attn train --from llama --text text.txt --context 16 --batch 4 --steps 30 --warmup 3 --lr "
-      "0.01 "
-      "--eval-every 10 ";
+      "0.01 --eval-every 10 ";
 };
 
 // Each step's, of the lines that --json --log-every 1 prints.

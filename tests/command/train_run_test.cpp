@@ -61,8 +61,7 @@ class TrainToTheEnd : public Command {
   }
   static inline const std::string kSizes =
       "OMP_NUM_THREADS=1 attn train --text text.txt --layers 1 --heads 2 --width 96 --context 16 --batch 16 --steps "
-      "300 "
-      "--warmup 5 --lr 0.002 --eval-every 20 --save-every 50 --out ";
+      "300 --warmup 5 --lr 0.002 --eval-every 20 --save-every 50 --out ";
 };
 
 TEST_F(TrainToTheEnd, TellsWhenATextIsLearnedByHeartAndKeepsTheBestModel) {

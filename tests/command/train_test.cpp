@@ -20,8 +20,7 @@ class TrainTest : public Command {
   // One thread: so small a model gains nothing by more.
   static constexpr const char* kWithoutSteps =
       "OMP_NUM_THREADS=1 attn train --text text.txt --layers 1 --heads 2 --width 16 --context 16 --batch 4 --dropout "
-      "0.1 "
-      "--warmup 5 --lr 0.01 --eval-every 10 ";
+      "0.1 --warmup 5 --lr 0.01 --eval-every 10 ";
   const std::string kRun = std::string(kWithoutSteps) + "--steps 60 ";
   static constexpr const char* kResume = "OMP_NUM_THREADS=1 attn train --text text.txt --resume ";
 

@@ -15,9 +15,8 @@ class KillTraining : public KillTest {
 
   // A checkpoint a step, so that most moments find one being written.
   static constexpr const char* kStart =
-      "train --text text.txt --layers 1 --heads 2 --width 16 --context 32 --batch 8 --dropout 0.1 --steps 40 --warmup "
-      "5 "
-      "--lr 0.01 --eval-every 10 --save-every 1 --keep-every 15 --force --out ";
+      "train --text text.txt --layers 1 --heads 2 --width 16 --context 32 --batch 8 --dropout 0.1 --steps 40 "
+      "--warmup 5 --lr 0.01 --eval-every 10 --save-every 1 --keep-every 15 --force --out ";
   static constexpr const char* kResume = "train --text text.txt --resume --save-every 1 --keep-every 15 --out ";
 
   Files result(const std::string& name) const {

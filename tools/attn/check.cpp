@@ -77,10 +77,9 @@ void define_check(Verb& verb, int& status) {
   verb.add_flag("--no-mask", flags->no_mask, "Hide no later token, to see which numbers change.");
   verb.add_flag("--json", flags->json, "Print one JSON object instead of the table.");
   verb.notes(
-      "Notebooks 000, 001, 002 and 004 follow the book's chapter 3, and 003 is the lecture's. The column worst is the "
-      "largest difference from a printed number, whose last digit is rounded. The exit code is 0 when all digits "
-      "agree, "
-      "and 1 when any does not.");
+      "Notebooks 000, 001, 002 and 004 follow the book's chapter 3, and 003 is the lecture's. The column worst is "
+      "the largest difference from a printed number, whose last digit is rounded. The exit code is 0 when all digits "
+      "agree, and 1 when any does not.");
   verb.examples(
       "attn check\n"
       "attn check --rng native   # which numbers depend on the flavour\n"

@@ -40,10 +40,9 @@ struct GenerateFlags {
 
 constexpr const char* kGenerateNotes =
     "MODEL is what attn train wrote, a Hugging Face folder of GPT-2 or of the families llama, mistral, qwen2, qwen3, "
-    "gemma2, gemma3_text, smollm3, olmo2, olmo3, phi3, granite, minicpm3, olmo_hybrid and qwen3_5_text, or a GGUF file "
-    "of one "
-    "of these families but the last three. A folder has a "
-    "model.safetensors or shards with their index.\n\n"
+    "gemma2, gemma3_text, smollm3, olmo2, olmo3, phi3, granite, minicpm3, olmo_hybrid and qwen3_5_text, or a GGUF "
+    "file of one of these families but the last three. A folder has a model.safetensors or shards with their "
+    "index.\n\n"
     "One prompt is printed, and then its text as it is written. Several are written together, each as if it were "
     "alone, and printed when all are done. With --ids token ids are printed in place of text. A text that is longer "
     "than the context of a GPT-2 goes on from its latest half; other models refuse it. Without --tokenizer, the "
