@@ -146,7 +146,7 @@ nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std
   const bool estimated = found.estimates.defined();
   return nb::make_tuple(found.before, numpy(found.after), estimated ? numpy(found.estimates) : nb::none(), found.error);
 }
-// Of each layer (heads, head_dim), the means over texts; or of one text itself (heads, t, head_dim).
+// Returns, by layer, the means over texts (heads, head_dim), or of one text what its heads give (heads, t, head_dim).
 template <class Subject>
 nb::list contexts(Subject& s, const std::vector<Ids>& texts, bool mean) {
   std::vector<Tensor> all;
@@ -223,7 +223,7 @@ nb::tuple patch(TextModel& s, const Ids& clean, const nb::list& edits, const Ids
   return nb::make_tuple(found.clean, found.corrupt, numpy(found.stream), numpy(found.heads));
 }
 
-// What an encoder has, too, which has no logits.
+// An encoder has these, too; logits it has not.
 template <class Subject>
 void bind_shared(nb::class_<Subject>& subject) {
   subject.def("steps", &steps<Subject>)

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kOp = "generate";
 
-// Of generate()'s arguments, by name; what is not given has the command's defaults.
+// Reads generate()'s arguments by name; what is not given has the command's defaults.
 GenerateOptions options_of(const nb::dict& given) {
   GenerateOptions options;
   const auto take = [&]<class T>(T& to, const char* name) {
@@ -83,7 +83,7 @@ class Writing {
     return false;
   }
 
-  // What has come since it was last asked for.
+  // Returns what has come since it was last asked.
   nb::tuple taken() {
     const std::lock_guard lock(mutex_);
     const nb::tuple all = nb::make_tuple(python_text(piece_), ids_, finish_);

@@ -194,7 +194,7 @@ nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle to
   return nb::str(page.c_str(), page.size());
 }
 
-// What `attn explain` prints of one forward pass, without colours. `name` and `other` are those of the inputs.
+// Returns what `attn explain` prints of one forward pass, without colours. `name` and `other` are those of the inputs.
 nb::str explained(Layer& layer, nb::handle input, nb::handle source, const std::string& name, const std::string& other,
                   nb::handle tokens, nb::handle key_tokens, std::int64_t query, std::int64_t head, nb::handle key) {
   using Texts = std::vector<std::string>;

@@ -54,7 +54,7 @@ inline nb::str python_text(const std::string& bytes) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
 }
 
-// What attn.report() was given for a model's page.
+// Reads attn.report()'s arguments for a model's page.
 ReportOptions page_options(nb::handle tokens, nb::handle key_tokens, nb::handle title, nb::handle layer,
                            nb::handle head);
 // The page holds the files of the model and computes.

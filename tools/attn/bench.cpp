@@ -106,7 +106,7 @@ void force(const std::string& isa) {
   setenv("ATTN_FORCE_ISA", isa.c_str(), 1);
 }
 
-// Of the list that comes with the command, those that ranks can share.
+// Times those shapes of the list that ranks can share; the list comes with the command.
 void bench_on_ranks(const BenchFlags& flags, distributed::Transport& ranks) {
   std::vector<Row> rows;
   together(&ranks, [&] {

@@ -23,7 +23,7 @@ constexpr std::size_t kMostWords = 16;               // whose tables one can sti
 
 class Demo {
  public:
-  // Of the six words, or of a text. Throws Error (argument) for one of too few or too many words.
+  // Shows the six words, or a text. Throws Error (argument) for one of too few or too many words.
   Demo(const Style& style, const std::optional<std::string>& text) : style_(style) {
     if (!text) return;
     words_ = split_words(*text);

@@ -58,7 +58,7 @@ constexpr const char* kExperimentExamples =
     "attn experiment --model gpt2/ --other-model model.safetensors --text 'A word'\n"
     "attn experiment --model model.safetensors --text 'A word' --checkpoints";
 
-// What is asked for; the loss of each token where nothing is.
+// Returns the flag that says what is asked for; none stands for the loss of each token.
 std::string asked(const Verb& verb) {
   std::string found;
   for (const char* flag : {"--next", "--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout",
@@ -122,7 +122,7 @@ Reading reading_of(const std::string& model, const std::string& tokenizer, const
   return reading;
 }
 
-// What two models read is compared token by token.
+// Two models are compared token by token, so that both must read the same ones.
 void require_same_tokens(const Reading& one, const Reading& other) {
   const auto wrong = [](const std::string& expected, const std::string& found) {
     throw Error(Error::Kind::data, "--other-model", expected, found);
@@ -145,7 +145,7 @@ void require_same_tokens(const Reading& one, const Reading& other) {
         name(b, other.tokens));
 }
 
-// What compares heads, and not losses alone, needs as many in both models.
+// A comparison of heads, and not of losses alone, needs as many of them in both models.
 void require_same_heads(const std::string& what, const Reading& one, const Reading& other) {
   if (what.empty() || what == "--next" || !one.model->writes()) return;
   const auto sizes = [](const Reading& r) { return experiment::heads_in_words(r.lm().config()); };
@@ -177,7 +177,7 @@ std::int64_t likeliest(const Reading& reading, const Edits& edits) {
   return candidates(logits.select(0, logits.size(0) - 1), {.temperature = 0}).front().id;
 }
 
-// What each head gives in the texts of --mean-of on average, or in that of --from; empty where there are none.
+// Returns what each head gives on average in the texts of --mean-of, or in that of --from; empty where there are none.
 Contexts contexts_of(const Reading& one, const Verb& verb, const EditFlags& flags) {
   if (flags.by == "text" && !verb.given("--from")) refuse("--by", "--from beside text", "none");
   for (const char* flag : {"--mean-of", "--mean-of-file", "--from"}) {

@@ -83,7 +83,7 @@ struct Summary {
   Counts counts;
 };
 
-// Of the finite elements.
+// Summarises the finite elements, and counts the others.
 Summary summarise(const Tensor& tensor) {
   Summary s;
   if (tensor.numel() == 0) return s;
@@ -193,7 +193,7 @@ Json folder_report(const std::string& path, bool stats) {
   return json;
 }
 
-// What a GGUF file is a model of, where its architecture is one that runs here.
+// Says what a GGUF file is a model of, where its architecture is one that runs here.
 Json gguf_model_report(const std::string& path) {
   try {
     const PretrainedFiles files = open_pretrained(path);
@@ -229,7 +229,7 @@ std::string shape_text(const Json& shape) {
   return Shape(std::span<const std::int64_t>(sizes)).str();
 }
 
-// What all names begin with, up to a dot.
+// Returns what all names begin with, up to a dot.
 std::string common_start(const Json& tensors) {
   if (tensors.size() < 2) return "";
   std::string start = tensors.front()["name"].get<std::string>();
@@ -304,7 +304,7 @@ std::string metadata_text(const Json& metadata) {
   return text;
 }
 
-// What is odd about a file that is healthy: its name promises another of the formats.
+// Says what is odd about a file that is healthy: its name promises another of the formats.
 std::string other_name(const std::string& path, const std::string& format) {
   const std::string extension = std::filesystem::path(path).extension().string();
   const std::string promised = extension.substr(std::min<std::size_t>(1, extension.size()));

@@ -62,7 +62,7 @@ std::string size_text(std::size_t bytes) {
   return size < kilo * kilo ? formatted("{:.0f} kB", size / kilo) : formatted("{:.1f} MB", size / kilo / kilo);
 }
 
-// Of a module that has just run: what the page says of it, and computes by where it is live.
+// Tells the page about a module that has just run; a live page computes by it.
 void describe(const Job& job, const InputFlags& input, ReportOptions& options) {
   options.config = config_of(job.flags, job.x.tensor.size(-1));
   if (const auto* module = dynamic_cast<const AttentionLayer*>(job.module.get())) options.config = module->config();
@@ -73,7 +73,7 @@ void describe(const Job& job, const InputFlags& input, ReportOptions& options) {
   options.random_weights = has_weights(job.flags.module) && input.weights.empty();
 }
 
-// What attn run has written beside its steps.
+// Tells the page what attn run has written beside its steps.
 void describe(const std::map<std::string, std::string>& metadata, ReportOptions& options) {
   const auto told = [&](const char* key) {
     const auto at = metadata.find(key);

@@ -37,7 +37,8 @@ struct ShowFlags {
   bool numbers = false, ascii = false, json = false;
 };
 
-// What is shown: "causal: weights (1, 6, 6), head 1 of 1", broken behind a comma where it is wider than `columns`.
+// Returns the line above the picture: "causal: weights (1, 6, 6), head 1 of 1". It breaks behind a comma where it is
+// wider than `columns`.
 std::string heading(const Pictures& pictures, const report_page::Blocks& blocks, const report_page::Block& block,
                     const ShowFlags& flags, const Tensor& step, std::size_t columns) {
   std::string text = pictures.module.empty() ? "" : escaped(pictures.module) + ": ";

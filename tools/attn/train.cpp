@@ -126,7 +126,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TrainFlags& flags) {
   return attn::tokenizer_of(flags.from.empty() ? flags.out : flags.from, tokens_of_model(flags), {}, "--tokenizer");
 }
 
-// What goes along with the model from where it lies.
+// Lists the files that go along with the model, from the place where it lies.
 Companions companions_of(const TrainFlags& flags) {
   const std::filesystem::path from(flags.from);
   const bool alone = is_regular_file(from) && !io::is_gguf(from);

@@ -40,7 +40,7 @@ ScoreFunction relative_positions(const Tensor& slopes) {
       [](auto, auto...) { return 1; });
 }
 
-// What a part changes, and what it is made of.
+// A part of a shape changes the options and inputs here, by its value.
 struct With {
   AttentionOptions& o;
   double value;

@@ -41,7 +41,7 @@ Tensor tensor_of(const std::string& path, const std::string& tensor_name, std::u
   }
 }
 
-// What is not finite in the file is passed through, and told.
+// Numbers that are not finite are passed through, and a note tells how many there are.
 Input loaded(const std::string& path, Tensor tensor, std::vector<std::string>& notes) {
   Input input{name_of(path), std::move(tensor), {}};
   input.counts = count_nonfinite(input.tensor);

@@ -19,7 +19,7 @@ Json json_shape(const Shape& shape) { return std::vector<std::int64_t>(shape.beg
 
 namespace {
 
-// Of an element; ids and masks are whole numbers.
+// Returns an element in JSON; ids and masks are whole numbers.
 Json json_element(double value, DType dtype) {
   if (is_floating(dtype)) return json_number(value);
   return static_cast<std::int64_t>(value);

@@ -1,4 +1,4 @@
-// What attn report --live puts into a page of a model, and attn.report(model, live=True).
+// The files that a page of a model computes by, for attn report --live and attn.report(model, live=True).
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ LiveModel live_model(const std::filesystem::path& path, const std::string& given
 // them would take more than 10 MB. Throws Error for none, for those of another run, and for more than 100 MB.
 void add_kept(const std::filesystem::path& path, LiveModel& model, std::string_view who);
 
-// Of a page whose model is in 8 bits.
+// A page whose model is in 8 bits says so.
 inline constexpr const char* kInBytes =
     "This page holds the model's matrices in 8 bits, each row by its largest number, since it would be larger than "
     "10 MB otherwise. What it computes is of those, and near to what the model itself gives.";

@@ -51,7 +51,7 @@ void Outputs::save(const std::vector<std::pair<std::string, Save>>& savers, cons
     saver->second(files.emplace_back(target.destination));
     files.back().finish();
   };
-  // What goes into a stream is gone: files come first.
+  // A stream cannot take back what it was given, so that files, which may fail, come first.
   for (const bool streams : {false, true}) {
     for (const Target& target : targets_) {
       if (target.destination.is_stream() == streams) write(target);

@@ -19,7 +19,7 @@ distributed::Transport* launched_ranks();
 void together(distributed::Transport* ranks, const std::function<void()>& work);
 
 // Runs `work`, in which ranks wait for each other, and in which all of them throw the same Error or none. One tells it.
-// What a rank throws alone, as it cannot write a file, lacks memory or has lost another rank, goes on at once.
+// An error that one rank throws alone goes on at once: it cannot write a file, lacks memory or has lost another rank.
 void alike(distributed::Transport* ranks, const std::function<void()>& work);
 
 // Throws on all ranks, by together(), where a rank's text is another than rank 0's. `what` says what is compared.

@@ -39,7 +39,7 @@ class TextModel {
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const;
   const LanguageModelConfig& config() const { return model_ ? model_->config() : encoder_->config().model; }
   Size size() const { return {static_cast<std::int64_t>(config().layers.size()), config().most_heads()}; }
-  // What experiments are made on: one of the two, the other is null.
+  // Experiments are made on one of these two; the other is null.
   LanguageModel* language_model() { return model_.get(); }
   Encoder* encoder() { return encoder_.get(); }
   // Whether layers keep a state in place of keys and values.
@@ -47,7 +47,7 @@ class TextModel {
     return std::ranges::any_of(config().layers, [](const LayerConfig& l) { return l.mixer != Mixer::softmax; });
   }
   bool has_latents() const { return config().latent.has_value(); }  // which keys and values are made of
-  // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
+  // Returns what ranks must have alike: sizes, and a fingerprint of weights and configuration.
   std::string identity();
   // Each layer's steps on the ids, as many as the context takes.
   void read(std::span<const std::int64_t> ids, Trace& steps);

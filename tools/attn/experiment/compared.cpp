@@ -13,7 +13,7 @@ namespace {
 
 using Int = std::int64_t;
 
-// What is compared, in numbers and in names; `after` is undefined where there is one pass alone.
+// Holds what is compared, and its names; `after` is undefined where there is one pass alone.
 struct Pair {
   Tensor before, after;
   const char *first, *second;

@@ -40,7 +40,7 @@ struct Reading {
   std::string token(std::int64_t id) const;  // "' Paris'"
 };
 
-// What was found: lines to read, the same in JSON, and a matrix or lines to draw, where there are any.
+// Holds an answer: lines to read, the same in JSON, and a matrix or lines to draw, where there are any.
 struct Found {
   std::string title;
   std::vector<std::string> lines;
@@ -54,7 +54,7 @@ struct Found {
 // Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
 // is not null.
 Found losses(const Reading& one, const Edits& edits, const Reading* other);
-// Of the `count` likeliest, or of `tokens`; of two also the difference of their logits.
+// Tells the `count` likeliest, or those of `tokens`; of two also the difference of their logits.
 Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count,
                   const std::vector<std::int64_t>& tokens);
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other);

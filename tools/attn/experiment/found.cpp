@@ -13,7 +13,7 @@ namespace {
 
 using Int = std::int64_t;
 
-// What is known of each head: `after`, or else its estimate.
+// Shows each head's `after` where it is known, and else its estimate.
 void tell_effects(Found& found, const Reading& one, const Effects& effects, const char* measure) {
   Tensor known = effects.after.clone();
   Int exact = 0;

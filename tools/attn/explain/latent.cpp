@@ -73,7 +73,7 @@ std::string Walk::latent_projections() {
   return text.append("all keys\n" + rows("key", "keys") + "all values\n" + rows("value", "values"));
 }
 
-// What a decoder does: the query changes in place of all keys, and the values are made once, of the weights' sum.
+// A decoder changes the query in place of all keys, and makes the values once, from the weights' sum.
 std::string Walk::absorbed() {
   const std::int64_t n = query_ + 1;
   const LatentSizes& sizes = walked_.config.latents;

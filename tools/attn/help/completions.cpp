@@ -10,7 +10,7 @@
 namespace attn::tool {
 namespace {
 
-// What a value may be: words that are offered, a file or folder, or something of one's own.
+// A shell offers files and folders for a value that is one, and else the option's words.
 bool is_path(const Option& option) {
   return option.value_name().starts_with("FILE") || option.value_name() == "FOLDER";
 }

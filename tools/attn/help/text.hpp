@@ -1,4 +1,4 @@
-// What --help prints: of the command, and of a verb.
+// The texts that --help prints, of the command and of a verb.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace attn::tool {
 
-// What `attn` alone prints, and what `attn --help` does.
+// `attn` alone prints the first, and `attn --help` the second.
 std::string greeting_text();
 std::string overview_text();
 std::string help_text(const Verb& verb);

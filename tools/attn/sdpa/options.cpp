@@ -1,4 +1,4 @@
-// What attn sdpa computes, by its flags.
+// The flags of attn sdpa, and the options that they stand for.
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"

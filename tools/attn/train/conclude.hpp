@@ -10,8 +10,8 @@
 
 namespace attn::tool {
 
-// What the model writes behind the beginning of the held-out part, as far as its context reaches. No text where that is
-// one token.
+// Returns what the model writes behind the beginning of the held-out part, as far as its context reaches. There is no
+// text where that is one token.
 std::string sample_of(Training& training, const Tokenizer& tokenizer);
 
 // Losses, files and the sample, on standard output, or on standard error where JSON was printed.

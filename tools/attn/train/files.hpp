@@ -29,7 +29,7 @@ class TrainingFiles {
   const std::filesystem::path& curve() const noexcept { return curve_; }
   const std::filesystem::path& best() const noexcept { return best_; }
 
-  // What is read, by its flag.
+  // The files that the run reads, each with the flag that names it.
   using Inputs = std::vector<std::pair<std::string, std::filesystem::path>>;
 
   // Throws Error: (file) where nothing can be written, (argument) for names that are no files of their own or those of
