@@ -55,7 +55,7 @@ struct Edit {
 };
 using Edits = std::vector<Edit>;
 
-// What a forward pass of a model may be given beside its text:
+// A forward pass of a model may be given these beside its text:
 //
 //   model.forward(ids, {.edits = {without({3, 1}), scale({2, 0}, 0.5)}, .trace = &steps})
 //

@@ -21,24 +21,24 @@ namespace attn {
 
 // ---- edits ------------------------------------------------------------------------------------
 
-// What a head gives, once it is switched off. zero: nothing, and the output projection's bias stays (Michel et al.
+// A head that is switched off gives one of these. zero: nothing, and the output projection's bias stays (Michel et al.
 // 2019). mean: its mean over the positions of the text. uniform: the mean of the values that each query sees, that is,
 // attention that looks everywhere alike.
 enum class By { zero, mean, uniform };
 Edit without(HeadAt at, By by = By::zero);
 Edit without_heads_of(std::int64_t layer, By by = By::zero);
-// What it gives is `context`, (head_dim) or (t, head_dim): the mean of other texts, or another text's.
+// The head gives `context` instead, (head_dim) or (t, head_dim): the mean of other texts, or another text's.
 Edit without(HeadAt at, const Tensor& context);
-// The same of all heads of a layer: (heads, head_dim) or (heads, t, head_dim).
+// Does the same for all heads of a layer: (heads, head_dim) or (heads, t, head_dim).
 Edit without_heads_of(std::int64_t layer, const Tensor& contexts);
 using Contexts = std::vector<Tensor>;  // of each layer its heads', of either shape
 // All heads but these are switched off, in every layer of a model that has these sizes.
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by = By::zero);
-// What they give is as mean_contexts() and text_contexts() have it.
+// The heads that are switched off give `contexts`, as mean_contexts() and text_contexts() return them.
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Contexts& contexts);
-// What the head gives, times a factor.
+// Multiplies what the head gives by a factor.
 Edit scale(HeadAt at, double factor);
-// What the head gives in another pass, of which `steps` has the context. As many tokens as here.
+// The head gives what it gave in another pass of as many tokens, whose context is in `steps`.
 Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config);
 
 // A head's weights: alike for all keys that a query sees, all on the token before (the first token: on itself), none.
@@ -63,15 +63,15 @@ double mean_of(const Tensor& values);
 // log softmax of one row of logits, float64 (vocab_size).
 Tensor log_probabilities(const Tensor& row);
 
-// What each head gives on average over all tokens of some texts, each int64 (t), for the edits above. Throws Error
-// (argument) where there is no text.
+// Returns what each head gives on average over all tokens of some texts, each int64 (t), for the edits above. Throws
+// Error (argument) where there is no text.
 Contexts mean_contexts(LanguageModel& model, std::span<const Tensor> texts);
 Contexts mean_contexts(Encoder& encoder, std::span<const Tensor> texts);
-// What each head gives at each token of one text: (heads, t, head_dim).
+// Returns what each head gives at each token of one text: (heads, t, head_dim).
 Contexts text_contexts(LanguageModel& model, const Tensor& ids);
 Contexts text_contexts(Encoder& encoder, const Tensor& ids);
 
-// How much each head gives otherwise than without edits: |z' - z| / |z| over all positions, float64 (layers, heads).
+// Returns how much edits change what each head gives: |z' - z| / |z| over all positions, float64 (layers, heads).
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits);
 Tensor head_changes(Encoder& encoder, const Tensor& ids, const Edits& edits);
 
@@ -94,7 +94,7 @@ struct TokenPair {
   std::int64_t a = 0, b = 0;
 };
 
-// What is measured: the mean loss of the text, or the logit difference of two tokens.
+// The measure is the mean loss of the text or, with `tokens`, the logit difference of two tokens.
 struct EffectOptions {
   By by = By::zero;
   std::optional<TokenPair> tokens = {};

@@ -21,8 +21,8 @@ struct GPTConfig {
   bool tied = true;                          // the head shares wte's weight, as GPT-2's does; false: lm_head of its own
   Precision precision = Precision::highest;  // of the products, forward and backward; weights stay float32
 
-  // Of the layers, from the first on, and then again: {gated_delta, gated_delta, gated_delta, softmax} is three to one.
-  // Empty: softmax in all.
+  // The layers take these from the first on, and then again: {gated_delta, gated_delta, gated_delta, softmax} is three
+  // to one. Empty: softmax in all.
   std::vector<Mixer> mixers = {};
 
   friend bool operator==(const GPTConfig&, const GPTConfig&) = default;

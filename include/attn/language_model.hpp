@@ -25,7 +25,7 @@ namespace attn {
 
 struct Head;
 
-// What mixes the tokens of a layer: softmax attention, or a gated delta rule (attn/recurrent_modules.hpp).
+// A layer mixes its tokens by softmax attention, or by a gated delta rule (attn/recurrent_modules.hpp).
 enum class Mixer { softmax, gated_delta };
 
 struct LayerConfig {
@@ -48,7 +48,7 @@ struct LanguageModelConfig {
   // Keys and values are made of latents (attn/latent_attention.hpp), where given: head_dim is then its key(), and
   // kv_heads are the heads.
   std::optional<LatentSizes> latent = {};
-  // Of the layers with a gated delta rule. Default: a GatedDeltaNet of as many heads, with a convolution of 4 tokens.
+  // The layers with a gated delta rule. Default: a GatedDeltaNet of as many heads, with a convolution of 4 tokens.
   std::optional<GatedDeltaConfig> gated_delta = {};
   std::vector<LayerConfig> layers;
   std::vector<RopeConfig> ropes;

@@ -23,7 +23,7 @@ namespace attn {
 // latents goes through W_v,h after: all heads' queries share one key of latent + rotary numbers, and its value is its
 // first part. A longer piece of a prompt makes the keys and values of its text again, which then takes fewer products.
 //
-// Of ModuleConfig it follows d_in, d_out, num_heads, context_length, dropout, qkv_bias (of W_qa, and of W_a and W_r),
+// It follows ModuleConfig's d_in, d_out, num_heads, context_length, dropout, qkv_bias (of W_qa, and of W_a and W_r),
 // out_bias, causal, rope (of the rotary part), scale, epsilon (of both norms), initialise and precision; it refuses
 // what else is set. Parameters have the names and shapes of Hugging Face's DeepSeek-V2: q_a_proj, q_a_layernorm and
 // q_b_proj, or q_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj, o_proj.
@@ -47,7 +47,7 @@ class LatentAttention : public Module {
 
   // As AttentionLayer has it: x (1, t, d_in) holds several texts.
   void set_texts(Tensor starts) { starts_ = std::move(starts); }
-  // What a cache is made of, for so many texts.
+  // Returns the config of a cache for so many texts.
   virtual KVCacheConfig cache_config(std::int64_t batch, DType dtype = DType::f32) const;
   const ModuleConfig& config() const noexcept { return config_; }
   const LatentSizes& sizes() const noexcept { return sizes_; }
@@ -76,13 +76,13 @@ class LatentAttention : public Module {
   std::shared_ptr<Saved> saved_;
 };
 
-// What a config's `latents` are where it leaves them at 0: values and plain parts of d_out / num_heads numbers, latents
-// of half of d_out and at least 2, and a rotary part where the config has a rope, as long as that. Throws Error
-// (argument) where d_out is no multiple of num_heads.
+// Returns a config's `latents`, filled in where they are 0: values and plain parts of d_out / num_heads numbers,
+// latents of half of d_out and at least 2, and a rotary part as long as the config's rope, where it has one. Throws
+// Error (argument) where d_out is no multiple of num_heads.
 LatentSizes latent_sizes(const ModuleConfig& config);
 
-// By this models make theirs, and the list of modules, whose sizes of 0 become those of latent_sizes(). The library in
-// a page (src/web) has none, and refuses here.
+// Makes the module for models and for the list of modules, whose sizes of 0 become those of latent_sizes(). The library
+// in a page (src/web) has none, and refuses here.
 std::unique_ptr<LatentAttention> make_latent_attention(const ModuleConfig& config, const LatentSizes& sizes,
                                                        Generator& rng, std::string_view prefix);
 

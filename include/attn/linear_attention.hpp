@@ -17,7 +17,7 @@ enum class StateRule { plain, delta };
 // Which of few heads belongs to head i of many: i / (many / few), or i mod few, as GGUF files order Qwen's value heads.
 enum class HeadMap { grouped, tiled };
 
-// What the field's names are, of this operator:
+// The field has these names for forms of this operator:
 //   RetNet, Lightning      plain, one constant decay a head
 //   GLA                    plain, decay by channel
 //   Mamba-2                plain, q = C, k = B, v = dt · x, decay = dt · A, scale 1

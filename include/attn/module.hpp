@@ -24,7 +24,7 @@ struct Parameter {
   Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
   // A matrix in int8 (store_matrices()) has factors of its value's rows here, float32 (rows). Else it is undefined.
   Tensor scales = {};
-  // Of a matrix that stays in the blocks of its file; `value` then has its shape, and no numbers.
+  // The blocks of a matrix that stays as its file has it; `value` then has its shape, and no numbers.
   std::shared_ptr<const QuantizedMatrix> blocks = {};
   // False: backward() leaves grad alone, and spares the work that it takes. A GradientSum wants all gradients.
   bool requires_grad = true;

@@ -104,8 +104,8 @@ struct AttentionNames {
 };
 constexpr AttentionNames kLlamaAttentionNames{"q_proj", "k_proj", "v_proj", "o_proj"};
 
-// What the heads of a layer gave, before out_proj joins them, and its gradient, both (b, heads, tq, head_dim), and what
-// they gave it of, the values (b, kv_heads, tk, head_dim).
+// Is told what the heads of a layer gave, before out_proj joins them, and the gradient of that, both (b, heads, tq,
+// head_dim), and the values that they made it of, (b, kv_heads, tk, head_dim).
 using HeadGradientTold = std::function<void(const Tensor& context, const Tensor& d_context, const Tensor& values)>;
 
 // Linear projections, then attention over num_heads consecutive slices (weight splits), then an output projection. Each

@@ -43,7 +43,7 @@ struct PretrainedFiles {
   LanguageModelConfig config;
   std::string format;                 // "safetensors" or "gguf"
   std::vector<StoredTensor> tensors;  // in the names of Hugging Face's files, GGUF's too
-  // What the file itself calls a tensor, for messages: by those names, where it has others.
+  // The file's own names of tensors, for messages, by the names above, where the file has others.
   std::map<std::string, std::string, std::less<>> names = {};
 };
 
@@ -65,7 +65,7 @@ PretrainedFiles open_pretrained(std::span<const std::byte> bytes, std::string_vi
 // unknown tensor, or a shape that is not the config's.
 LanguageModel load_language_model(const std::filesystem::path& path, std::optional<DType> weights = DType::f32,
                                   Precision precision = Precision::highest, Generator rng = Generator(0));
-// The same of files that open_pretrained() has opened; `source` names them in messages.
+// Does the same with files that open_pretrained() has opened; `source` names them in messages.
 LanguageModel load_language_model(PretrainedFiles files, std::string_view source,
                                   std::optional<DType> weights = DType::f32, Precision precision = Precision::highest,
                                   Generator rng = Generator(0));
@@ -73,7 +73,7 @@ LanguageModel load_language_model(PretrainedFiles files, std::string_view source
 // else. On AMX, float32 for GGUF below the highest precision, too: its tiles of bfloat16 read prompts faster than the
 // products of bytes that blocks have there.
 std::optional<DType> usual_weights(const std::filesystem::path& path, Precision precision = Precision::highest);
-// The same for the family gpt2, in float32.
+// Does the same for the family gpt2, in float32.
 GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0), Precision precision = Precision::highest);
 
 // Writes config.json and model.safetensors into a folder, which must be there, as transformers' from_pretrained() reads

@@ -24,7 +24,7 @@ struct BlockForm {
   int shared() const { return nested ? 256 : block; }  // elements that share float16s
 };
 
-// What BlockForm says of a run of `shared()` elements, each code a byte.
+// A run of `shared()` elements in the form that BlockForm describes, each code a byte.
 struct BlockRun {
   float scale = 0, least = 0;
   std::array<std::int8_t, 16> scales{}, leasts{};  // of its blocks, where they are nested
@@ -53,7 +53,7 @@ class QuantizedMatrix {
   // Rows [first, last), contiguous. Throws Error (argument) where they are not there.
   Tensor read(std::int64_t first, std::int64_t last) const;
 
-  // By groups of rows, of equal size.
+  // Both are cut into groups of rows, of equal size.
   const Tensor& codes() const noexcept { return codes_; }
   const Tensor& scales() const noexcept { return scales_; }
 

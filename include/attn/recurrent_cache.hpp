@@ -1,4 +1,4 @@
-// What a decoder keeps of a recurrent layer between its steps: states, whose size does not grow with the text.
+// A decoder keeps states of a recurrent layer between its steps; their size does not grow with the text.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ struct RecurrentNames {
   bool as_conv1d = false;  // its weight is (channels, 1, tokens), as PyTorch's Conv1d has it, not (channels, tokens)
 };
 
-// Of ModuleConfig these modules follow d_in, d_out, num_heads, qkv_bias, context_length, out_proj, out_bias,
+// These modules follow ModuleConfig's d_in, d_out, num_heads, qkv_bias, context_length, out_proj, out_bias,
 // layer_order, epsilon (of the norm behind the rule), initialise and precision, and they refuse what else is set; they
 // are causal. Each head has a state of head_dim × head_dim numbers, head_dim = d_out / num_heads. Throws Error for a
 // config that does not fit (argument), an x or dz of other sizes (shape), and backward() without a forward pass.
@@ -68,7 +68,7 @@ class RecurrentLayer : public Module {
 
   // As AttentionLayer has it: x (1, t, d_in) holds several texts.
   void set_texts(Tensor starts) { starts_ = std::move(starts); }
-  // What a cache of this layer is made of, for so many texts.
+  // Returns the config of a cache of this layer for so many texts.
   RecurrentCacheConfig cache_config(std::int64_t batch, DType dtype = DType::f32) const;
   const ModuleConfig& config() const noexcept { return config_; }
   const GatedDeltaConfig& sizes() const noexcept { return sizes_; }  // of the other kinds, too

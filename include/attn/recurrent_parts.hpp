@@ -1,5 +1,5 @@
-// What stands around linear attention in models: a short convolution before it, queries and keys of length 1, and a
-// norm with a gate after it.
+// The parts that stand around linear attention in models: a short convolution before it, queries and keys of length 1,
+// and a norm with a gate after it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct ConvolutionGradient {
   Tensor weight, bias, initial_state;  // the last two where they are given; float32, or float64 of float64
 };
 
-// For d_output, of the output's shape, and d_state, of the state's, which may be undefined.
+// Takes d_output, of the output's shape, and d_state, of the state's, which may be undefined.
 ConvolutionGradient causal_convolution_backward(const Tensor& d_output, const Tensor& d_state, const Tensor& x,
                                                 const Tensor& weight, const ConvolutionOptions& options = {});
 

@@ -21,7 +21,7 @@ class Gguf;
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // those that the tokenizer's files put around a text, such as a beginning of text
-  // Of the ids of a longer text the first, so that there are no more with what is put around it.
+  // A longer text keeps its first ids, so many that with what is put around them there are no more than this.
   std::size_t most = std::numeric_limits<std::size_t>::max();
 };
 
@@ -118,8 +118,8 @@ class BPETokenizer : public Tokenizer {
 std::unique_ptr<Tokenizer> tokenizer_of(const std::filesystem::path& model, std::int64_t model_tokens,
                                         const std::filesystem::path& given = {}, const char* op = "tokenizer");
 
-// What a model reads of a prompt, with the tokens that the tokenizer puts around a text. An empty prompt is the end of
-// a text before, or a new line.
+// Returns the ids that a model reads of a prompt, with the tokens that the tokenizer puts around a text. A prompt that
+// has none becomes the end of a text before it or, where the vocabulary has no such token, a new line.
 std::vector<std::int64_t> prompt_ids(const Tokenizer& tokenizer, std::string_view prompt);
 
 // The text's pieces by GPT-2's pattern

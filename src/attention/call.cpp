@@ -13,14 +13,14 @@ kernels::Grid<T> grid(const Tensor& t, const Shape& shape) {
   return {all.data<T>(), all.stride(0), all.stride(1), all.stride(2), all.stride(3)};
 }
 
-// From an item, a query and a key on.
+// Returns the part of a grid that begins at an item, a query and a key.
 template <class T>
 kernels::Grid<T> from(kernels::Grid<T> all, std::int64_t b, std::int64_t i, std::int64_t j) {
   if (all.data) all.data += b * all.batch + i * all.query + j * all.key;
   return all;
 }
 
-// What float32 does not hold ends at its largest: that is not infinite.
+// A finite number beyond float32's range becomes its largest: that one is finite, too.
 Tensor in_float32(const Tensor& t) {
   return t.dtype() == DType::f64 ? reference::saturate_to(t, DType::f32) : t.to(DType::f32);
 }
@@ -114,7 +114,7 @@ void Call::describe(const Piece& piece, const Sizes& p, const AttentionOptions& 
   if (sinks.defined()) problem.sinks = sinks.data<float>();
 }
 
-// Where each query of the parts stands among the keys.
+// Finds where each query of the parts stands among the keys.
 void Call::place() {
   std::size_t queries = 0;
   for (const Part& part : parts) queries += static_cast<std::size_t>(part.piece.tq);

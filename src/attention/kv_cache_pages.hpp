@@ -28,7 +28,7 @@ class KVPages {
   void reserve(std::int64_t item, std::int64_t tokens);
   // Pages that `tokens` do not need go back to the pool.
   void release(std::int64_t item, std::int64_t tokens) noexcept;
-  // Of an item of `length` tokens, up to `tokens` at the front; returns how many, as KVCache::forget() says.
+  // Forgets up to `tokens` at the front of an item of `length`; returns how many, as KVCache::forget() says.
   std::int64_t forget(std::int64_t item, std::int64_t tokens, std::int64_t length) noexcept;
   KVPages clone() const;
 
@@ -36,7 +36,7 @@ class KVPages {
   const PagePart& values() const noexcept { return values_; }
   bool paged() const noexcept { return paged_; }
   std::int64_t page_tokens() const noexcept { return page_tokens_; }
-  // Of an item: page i holds its tokens from i · page_tokens on.
+  // Returns the pages of an item; page i holds its tokens from i · page_tokens on.
   const void* const* table(std::int64_t item) const { return tables_[static_cast<std::size_t>(item)].data(); }
   std::byte* row(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const;
   float* scale(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const;

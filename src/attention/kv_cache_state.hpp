@@ -1,4 +1,4 @@
-// What a KVCache holds.
+// A KVCache holds this state.
 #pragma once
 
 #include <vector>

@@ -34,11 +34,11 @@ class DistanceTable {
   std::int64_t low_ = 0, high_ = 0;   // of how far a key is behind a query
 };
 
-// For the composed path: (b or 1, hq, tq, tk) float64.
+// Returns the bias of each score for the composed path: (b or 1, hq, tq, tk) float64.
 Tensor relative_bias(const Sizes& p, const AttentionOptions& options);
 // The table's gradient from that of the scores; float64.
 Tensor relative_bias_gradient(const Sizes& p, const AttentionOptions& options, const Tensor& d_scores);
-// What is added to the score of a key at a distance, in head h.
+// Returns what is added to the score of a key at a distance, in head h.
 double relative_bias_at(const RelativeBias& bias, std::int64_t h, std::int64_t distance);
 
 }  // namespace attn

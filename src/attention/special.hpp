@@ -15,10 +15,10 @@ inline void* row_at(const Tensor& t, std::int64_t b, std::int64_t h, std::int64_
   return static_cast<std::byte*>(t.raw()) + at * static_cast<std::int64_t>(size_of(t.dtype()));
 }
 
-// Whether `width` numbers of a floating dtype are.
+// Says whether all `width` numbers of a row of a floating dtype are finite.
 bool is_finite(const void* row, DType dtype, std::int64_t width);
 
-// Of rows (b, h, t, width), by b · heads + h: the tokens whose rows hold infinities or NaN.
+// Returns, by b · heads + h, the tokens of rows (b, h, t, width) whose rows hold infinities or NaN.
 std::vector<std::vector<std::int64_t>> special_tokens(const Tensor& rows);
 
 // A float32 copy (b, h, t, width), contiguous, with 0 in place of infinities and NaN.

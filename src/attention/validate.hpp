@@ -1,4 +1,4 @@
-// What attention() takes, checked once, and the sizes that follow from it.
+// Checks once what attention() takes, and finds the sizes that follow from it.
 #pragma once
 
 #include "attn/attention.hpp"
@@ -23,7 +23,7 @@ void check_positions(const Mask& mask, const Sizes& p);
 // Keys or values to validate() of which only the shape counts.
 Tensor stand_in(const Shape& shape, DType dtype);
 
-// What the options make of q's dtype.
+// Returns the dtype of the output: what the options say, or q's.
 inline DType output_dtype(const Tensor& q, const AttentionOptions& options) {
   return options.output_dtype.value_or(q.dtype());
 }

@@ -135,7 +135,7 @@ class Kept {
     return memory;
   }
 
-  // Of what waits.
+  // Returns how many bytes of freed blocks may wait to be used again.
   std::size_t limit() const {
     const std::size_t most = most_ + most_ / 2;
     return keepers_ == 0 || most < used_ + kAlwaysKept ? kAlwaysKept : most - used_;

@@ -31,8 +31,8 @@ void scale_in_place(const Tensor& x, double factor);
 // Throws Error (dtype) unless x is float32.
 void require_float32(const char* op, const char* what, const Tensor& x);
 
-// What a norm of rows takes: x (…, width) in float32, for a result in float32 or bfloat16; and a gradient of x's shape,
-// with that of a residual path beside it or none. Throws Error (dtype, shape).
+// Checks what a norm of rows takes: x (…, width) in float32, for a result in float32 or bfloat16; and a gradient of x's
+// shape, with that of a residual path beside it or none. Throws Error (dtype, shape).
 void require_norm_input(const char* op, const Tensor& x, std::int64_t width, DType result);
 void require_norm_gradient(const char* op, const Tensor& x, const Tensor& dy, const Tensor& residual);
 

@@ -313,7 +313,7 @@ void Tensor::copy_from(const Tensor& source) const {
   if (!(source.shape_ == shape_)) throw shape_error("copy_from", "a source of " + shape_.str(), source.shape_.str());
   if (numel_ == 0) return;
   const bool same = data_ == source.data_ && strides_ == source.strides_ && dtype_ == source.dtype_;
-  // Of views of one storage an element may be written before it is read.
+  // Two views of one storage may overlap, and then an element may be written before it is read.
   if (storage_ && storage_ == source.storage_ && !same) return copy_from(source.clone());
   const CopyRow copy = copy_row(dtype_, source.dtype_);
   auto* out = static_cast<std::byte*>(data_);

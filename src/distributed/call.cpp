@@ -22,7 +22,7 @@ std::string shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   return "q " + q.shape().str() + ", k " + k.shape().str() + ", v " + v.shape().str();
 }
 
-// As they lie in memory (FNV-1a).
+// Hashes a tensor's bytes in the order of its elements (FNV-1a).
 std::uint64_t fingerprint(const Tensor& t) {
   const Tensor all = t.contiguous();
   const auto* byte = static_cast<const unsigned char*>(all.raw());
@@ -203,7 +203,7 @@ void try_options(const Call& call, const Tensor& q, const Tensor& k, const Tenso
   attn::attention(q.slice(2, 0, 0), k.slice(2, 0, 0), v.slice(2, 0, 0), none);
 }
 
-// What only all ranks together have.
+// Checks the positions of all ranks' tokens, which only the ranks together have.
 void check_whole(const Call& call) {
   const Problem& p = call.problem;
   check_positions(call.options.mask, {p.batch, p.query_heads, p.key_heads, call.queries().tokens(),

@@ -20,7 +20,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 // ⌊a / b⌋, also of an a below 0
 std::int64_t floor_of(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
-// Indices i = first, first + step, … of a dimension, without a copy.
+// Returns indices i = first, first + step, … of a dimension, without a copy.
 Tensor every(const Tensor& t, std::int64_t dim, std::int64_t first, std::int64_t step) {
   const std::int64_t from = std::min(first, t.size(dim));
   const Tensor rest = t.slice(dim, from, t.size(dim));
@@ -87,12 +87,12 @@ std::int64_t CutCache::length(std::int64_t item) const {
   return lengths_[static_cast<std::size_t>(item)];
 }
 
-// How many of the first `tokens` this rank has.
+// Returns how many of the first `tokens` this rank has.
 std::int64_t CutCache::share(std::int64_t tokens) const {
   return (tokens + transport_->size() - 1 - transport_->rank()) / transport_->size();
 }
 
-// As far as the own cache, which is given some rows, does not.
+// Checks what the rank's own cache cannot, since it is given only some of the rows.
 void CutCache::check_rows(const Tensor& k, const Tensor& v, std::size_t rank) const {
   const bool fits = k.defined() && v.defined() && k.rank() == rank && v.rank() == rank && k.size(-2) == v.size(-2) &&
                     (rank == 3 || (k.size(0) == config_.batch && v.size(0) == config_.batch));
@@ -160,8 +160,9 @@ void CutCache::check_queries(const Tensor& q, std::optional<std::int64_t> item) 
   }
 }
 
-// Of an item: row s of this rank is token s · ranks + rank. So the rows that queries i, i + ranks, … see, up to their
-// own tokens and down to the window's end, move up by one from each to the next, as under a causal mask on rows.
+// Computes an item's part: row s of this rank is token s · ranks + rank. So the rows that queries i, i + ranks, … see,
+// up to their own tokens and down to the window's end, move up by one from each to the next, as under a causal mask on
+// rows.
 void CutCache::add_item(const Tensor& q, std::int64_t item, const AttentionOptions& options,
                         const AttentionResult& part) const {
   constexpr std::int64_t far = std::int64_t{1} << 40;  // further than any key
@@ -180,7 +181,7 @@ void CutCache::add_item(const Tensor& q, std::int64_t item, const AttentionOptio
   }
 }
 
-// Over this rank's keys: output of float32, and lse of float64.
+// Attends over this rank's keys: output of float32, and lse of float64.
 AttentionResult CutCache::own_part(const Tensor& q, std::optional<std::int64_t> item,
                                    const AttentionOptions& options) const {
   const Mask& mask = options.mask;

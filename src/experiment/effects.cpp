@@ -85,7 +85,7 @@ std::vector<std::int64_t> differing(const Tensor& a, const Tensor& b) {
   return positions;
 }
 
-// Of each layer what its own heads give; or none of any.
+// Throws Error (shape) unless there is for each layer what its own heads give, or nothing at all.
 void check_contexts(const Contexts& all, const LanguageModelConfig& c) {
   bool right = all.empty() || all.size() == c.layers.size();
   for (std::size_t l = 0; right && l < all.size(); ++l) {

@@ -44,7 +44,7 @@ Rows running_sums(const float* x, std::int64_t t, std::int64_t d) {
   return sums;
 }
 
-// What a head (t, d) gives once it is switched off, of the values (t, d) that it reads.
+// Computes what a head (t, d) gives once it is switched off, from the values (t, d) that it reads.
 class Replacement {
  public:
   Replacement(By by, const Seen& seen, const float* context, const float* values, const Tensor& given, std::int64_t t,

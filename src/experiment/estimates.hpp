@@ -1,4 +1,4 @@
-// What switching off each head does, by the gradient of one pass.
+// Estimates what switching off each head does, by the gradient of one pass.
 #pragma once
 
 #include "attn/experiment.hpp"

@@ -67,7 +67,7 @@ double with_bias(const Tensor& bias, const Vector& u) {
   return sum;
 }
 
-// What each head of a layer adds, read by u: u · W_O[:, head] · z_head, of z, all heads' numbers behind each other.
+// Sets what each head of a layer adds, read by u: u · W_O[:, head] · z_head. z has the numbers of head after head.
 void add_heads(Tensor to, std::int64_t heads, const Vector& z, const Tensor& out, const Vector& u) {
   const std::int64_t d = std::ssize(z) / heads;
   for (std::int64_t h = 0; h < heads; ++h) {

@@ -1,4 +1,4 @@
-// What is measured of a pass.
+// Measures a pass.
 #pragma once
 
 #include "attn/experiment.hpp"

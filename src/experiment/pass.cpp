@@ -22,7 +22,7 @@ double change(const Tensor& z, const Tensor& edited) {
   return whole == 0 ? (difference == 0 ? 0 : HUGE_VAL) : std::sqrt(difference / whole);
 }
 
-// What each layer's heads give, and what the model does, where it is asked for.
+// Returns what each layer's heads give, and sets `output` to what the model gives, where that is asked for.
 template <class Model>
 editing::Kept contexts_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
                           Tensor* output = nullptr) {
@@ -59,7 +59,7 @@ Tensor changes_between(const editing::Kept& before, const LanguageModelConfig& c
   return changes;
 }
 
-// What each layer's heads give: (heads, t, head_dim).
+// Returns what each layer's heads give: (heads, t, head_dim).
 template <class Model>
 Contexts all_contexts(Model& model, const LanguageModelConfig& c, const Tensor& ids) {
   const editing::Kept kept = contexts_of(model, c, ids, {});

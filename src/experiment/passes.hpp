@@ -9,7 +9,7 @@
 
 namespace attn::experiment {
 
-// What goes into each layer of a pass, what else was kept, and its logits (t, vocab).
+// Holds what goes into each layer of a pass, what else was kept, and the pass's logits (t, vocab).
 struct Prefix {
   std::vector<Tensor> inputs;
   editing::Kept kept;
@@ -36,7 +36,8 @@ class Passes {
   void begin(std::vector<std::int64_t> counts);
 
  private:
-  // Of passes `first`, `first` + 1, … of a layer: what goes into it (count, t, width), what differs, and what came out.
+  // For passes `first`, `first` + 1, … of a layer, these give what goes into it (count, t, width) and what differs, and
+  // take what came out.
   virtual Tensor input(std::int64_t layer, std::int64_t first, std::int64_t count) const = 0;
   virtual Edit difference(std::int64_t layer, std::int64_t first) const = 0;
   virtual void take(std::int64_t layer, std::int64_t first, const Tensor& hidden) = 0;

@@ -17,7 +17,7 @@ namespace attn::io {
 
 using Bytes = std::span<const std::byte>;
 
-// What a file calls the keys by which its values are read.
+// Holds a file's own names of the keys by which its values are read.
 using KeyNames = std::map<std::string, std::string, std::less<>>;
 
 // Who reads what, for messages.

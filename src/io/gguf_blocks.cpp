@@ -56,7 +56,7 @@ void take_q4_1(const std::byte* block, BlockRun& run) {
   take_nibbles(block + 4, run.codes.data());
 }
 
-// The same with a fifth bit of each element, of 32 in a row.
+// Takes nibbles, and a fifth bit of each element from the 32 bits before them.
 void take_five_bits(const std::byte* fifth, std::uint8_t* codes) {
   const std::uint32_t bits = number(fifth, 4);
   take_nibbles(fifth + 4, codes);
@@ -102,7 +102,7 @@ void take_part_scales(const std::byte* block, BlockRun& run) {
 
 constexpr int kPart = 32;
 
-// Of two parts each, the first in the low bits of 32 bytes, the second in the high ones.
+// Takes the codes of two parts at a time: the first is in the low bits of 32 bytes, the second in the high ones.
 void take_part_nibbles(const std::byte* nibbles, std::uint8_t* codes) {
   for (int first = 0; first < 256; first += 2 * kPart, nibbles += kPart, codes += 2 * kPart) {
     for (int i = 0; i < kPart; ++i) codes[i] = low(byte(nibbles + i)), codes[i + kPart] = high(byte(nibbles + i));
@@ -157,7 +157,7 @@ void take_q3_k(const std::byte* block, BlockRun& run) {
   }
 }
 
-// As IQ4_NL, of eight parts of 32 with a scale of 6 bits each: a nibble, and two bits of the 16 before them.
+// Reads eight parts of 32 like IQ4_NL's, each with a scale of 6 bits: a nibble, and two bits of the 16 before them.
 void take_iq4_xs(const std::byte* block, BlockRun& run) {
   run.scale = half(block);
   const std::uint32_t upper = number(block + 2, 2);

@@ -23,7 +23,7 @@ struct GgufBlock {
   void widen(const std::byte* block, float* out) const;  // one block
 };
 
-// Of a type that the file names by its number; null for one that is not read.
+// Returns the block of a type that the file names by its number; null for one that is not read.
 const GgufBlock* gguf_block(std::uint32_t type) noexcept;
 
 // Its name, also of those that are not read; the number of one without a name.

@@ -18,7 +18,7 @@ struct GgufHeader {
   std::vector<GgufTensor> tensors;
 };
 
-// Of a file of `file_bytes`, by its first bytes; none where these are too few.
+// Reads the header of a file of `file_bytes` from its first bytes; returns none where these are too few.
 std::optional<GgufHeader> parse_gguf_header(Bytes first, std::uint64_t file_bytes, const Origin& origin);
 
 }  // namespace attn::io

@@ -27,8 +27,8 @@ struct PassedOver {
 // Throws where the text has a zero byte: parsers take it for the end and would not look behind it.
 void require_no_zero_byte(std::string_view text, const Origin& origin);
 [[noreturn]] void fail_twice(const std::string& key, const Origin& origin);  // throws Error (data)
-// What the callback keeps of a text; without one all of it, of at most 64 levels, where every key of an object is there
-// once.
+// Returns what the callback keeps of a text. Without one it returns all of it, and throws where there are more than 64
+// levels or an object has a key twice.
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
                           const Origin& origin);
 

@@ -37,12 +37,12 @@ inline constexpr std::array<io::PassedOver, 3> kMoreConfigPassedOver{
      {"is_causal", "[true]", "it would be another kind of model"},
      {"full_attn_mod interpolate_factor", "[1]", "Phi-4's files have it, and it is always 1"}}};
 
-// Of GPT-2's config.json, beside the first list.
+// The keys of GPT-2's config.json, beside the first list.
 inline constexpr std::array<io::PassedOver, 2> kGptPassedOver{
     {{"summary_* n_special predict_special_tokens", "", "heads for other tasks"},
      {"reorder_and_upcast_attn", "", "the way to the same numbers"}}};
 
-// Of generation_config.json.
+// The keys of generation_config.json.
 inline constexpr std::array<io::PassedOver, 7> kGenerationPassedOver{
     {{"do_sample temperature top_k top_p min_p repetition_penalty max_length max_new_tokens", "",
       "the flags of attn generate say these"},
@@ -62,12 +62,12 @@ inline constexpr std::array<io::PassedOver, 7> kGenerationPassedOver{
       "attn generate has no such mode"},
      {"token_healing", "[false]", "attn generate has no such mode"}}};
 
-// Of tokenizer.json.
+// The keys of tokenizer.json.
 inline constexpr std::array<io::PassedOver, 1> kTokenizerPassedOver{
     {{"version truncation padding pair trim_offsets add_prefix_space use_regex prepend_scheme split str_rep", "",
       "where a step does not read it, it asks for no other ids of one text"}}};
 
-// Of tokenizer_config.json.
+// The keys of tokenizer_config.json.
 inline constexpr std::array<io::PassedOver, 5> kTokenizerConfigPassedOver{
     {{"tokenizer_class processor_class auto_map name_or_path _name_or_path transformers_version _commit_hash backend "
       "is_local local_files_only from_slow tokenizer_file vocab_file merges_file special_tokens_map_file "
@@ -83,7 +83,7 @@ inline constexpr std::array<io::PassedOver, 5> kTokenizerConfigPassedOver{
       "", "tokenizer.json's steps say it"},
      {"*", "[false, \"\", [], {}]", "it could ask for other ids, and attn does not know it"}}};
 
-// Of GGUF, without the beginning "tokenizer.".
+// The keys of a GGUF file's tokenizer, without the beginning "tokenizer.".
 inline constexpr std::array<io::PassedOver, 4> kTokenizerGgufPassedOver{
     {{"chat_template* huggingface.json", "", "other templates than the model's own, and what the other keys say"},
      {"ggml.scores ggml.merges ggml.pre ggml.token_type_count", "", "other kinds of tokenizers read these"},
@@ -93,7 +93,7 @@ inline constexpr std::array<io::PassedOver, 4> kTokenizerGgufPassedOver{
      {"ggml.add_space_prefix ggml.add_sep_token ggml.add_eos_token ggml.remove_extra_whitespaces ggml.normalizer.*",
       "[false]", "it would ask for other ids, in a kind of tokenizer that has none of it"}}};
 
-// Of GGUF, without the architecture's prefix.
+// The keys of a GGUF file's model, without the architecture's prefix.
 inline constexpr std::array<io::PassedOver, 8> kGgufPassedOver{
     {{"expert_count expert_used_count nextn_predict_layers pooling_type rope.scaling.yarn_log_multiplier", "[0]",
       "it would be another kind of model"},

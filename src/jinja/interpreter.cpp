@@ -165,7 +165,7 @@ class Interpreter {
     });
   }
 
-  // What the block of a tag call is to the macro that it calls.
+  // Takes `caller` out of what a macro is given: the block of the tag call that calls it.
   static Value caller_of(Arguments& given) {
     const auto at = std::ranges::find(given.named, "caller", [](const auto& entry) { return entry.first; });
     if (at == given.named.end()) return undefined("no caller is defined");

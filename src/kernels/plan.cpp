@@ -18,7 +18,7 @@ constexpr double kLeastTask = 1 << 19;  // multiply-adds, some 5 µs: of less a 
 // Whether `tasks` keep the threads busy to the end.
 bool are_enough(std::int64_t tasks, int threads) { return threads <= 2 || tasks >= kTasksAThread * threads; }
 
-// What numbers are multiplied as, and why.
+// Says in which parts numbers are multiplied, and why.
 struct Choice {
   int parts;  // of bf16; 0: float32
   const char* reason;
@@ -59,7 +59,7 @@ constexpr std::int64_t kLeastDepth = 64;
 
 Choice choose(const Product& p, int most_parts) {
   const bool has_f16 = p.a_element == Element::f16 || p.b_element == Element::f16;
-  // What a product's operands are together: the widest of the two.
+  // Both operands are multiplied as one element: f16 if one of them is f16, else float32 if a is, else b's.
   const Element together = has_f16 ? Element::f16 : p.a_element == Element::f32 ? p.a_element : p.b_element;
   const Choice choice = choose(together, p.precision, most_parts);
   if (choice.parts < 3 || p.k >= kLeastDepth) return choice;

@@ -1,7 +1,7 @@
 // How a call is computed: everything that is decided, decided once, in ordinary C++. Kernels are handed the plan and
 // derive nothing again; callers and tests ask it, and it gives its reasons.
 //
-// What may change a result's bits is decided by the sizes of one batch item alone, its number of key heads among them:
+// The sizes of one batch item alone decide all that may change a result's bits, its number of key heads among them:
 // that sets into how many chunks the backward pass cuts the keys. The batch and `threads` decide only how work is
 // shared out.
 #pragma once
@@ -20,7 +20,7 @@ struct ProductFunctions;
 struct FewRowsFunctions;
 struct Kernels;
 
-// What multiplies.
+// These kinds of kernels multiply.
 enum class Family : std::uint8_t {
   float_tiles,   // multiply-adds of float32, queries across the lanes
   bf16_tiles,    // products of bf16 parts
@@ -30,7 +30,7 @@ enum class Family : std::uint8_t {
 
 constexpr int kMostPhases = 3;
 
-// What all plans tell. A call is cut into tasks that can run in any order (BackwardPlan::steps_apart: that are begun in
+// All plans tell this. A call is cut into tasks that can run in any order (BackwardPlan::steps_apart: that are begun in
 // order) and on any thread; all tasks of a phase must be done before the next phase begins.
 struct Plan {
   const char* isa;
@@ -62,13 +62,13 @@ struct QueryTasks {
 
 struct ForwardPlan : Plan {
   const ForwardFunctions* kernel;
-  // Of tiles.
+  // These are for tiles.
   QueryTasks queries;
   std::int64_t block_keys;   // keys of a block, which all queries of a task pass
   std::int64_t blocks;       // of a key head
   std::int64_t packed_keys;  // of a block of packed keys, made up
   bool packs_first;          // keys and values are packed for all tasks, in phase 0; else by the tasks
-  // Of decode.
+  // These are for decode.
   std::int64_t chunk_keys, chunks;  // keys of a task; tasks of a key head, merged in phase 1
 
   bool decodes() const { return family == Family::float_decode || family == Family::int8_decode; }

@@ -1,5 +1,5 @@
-// What will be read soon, on its way to a cache while something else is computed: some lines with every call, for many
-// at once would hold up the loads between them.
+// Brings what will be read soon to a cache while something else is computed: some lines with every call, for many at
+// once would hold up the loads between them.
 #pragma once
 
 #include "kernels/rounding.hpp"

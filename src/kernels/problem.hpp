@@ -1,4 +1,4 @@
-// What a fused kernel is handed: plain numbers and pointers, checked by the caller.
+// A fused kernel is handed these: plain numbers and pointers, checked by the caller.
 #pragma once
 
 #include <cstdint>
@@ -109,7 +109,7 @@ struct ForwardResult {
   float* lse_rest = nullptr;  // what lse lacks of the log-sum-exp, laid out as lse is: 0 unless finite; null: not asked
 };
 
-// What the forward pass left, and the gradient that comes in; rows of the problem's element.
+// Holds what the forward pass left and the gradient that comes in, as rows of the problem's element.
 struct BackwardInput {
   Rows output, d_output;
   const float* lse;  // laid out as the forward's

@@ -1,4 +1,4 @@
-// What the processor can do that the compilers' own queries do not all know.
+// Asks what the processor can do, since the compilers' own queries do not know all of it.
 #pragma once
 
 namespace attn::kernels {

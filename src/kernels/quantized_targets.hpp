@@ -14,10 +14,10 @@ struct QuantizedTarget {
   bool supported;  // by this processor
 };
 
-// Of those for one instruction set the last that the processor has is the fastest.
+// Lists all targets. Among those for one instruction set, the last that the processor has is the fastest.
 std::span<const QuantizedTarget> quantized_targets();
 
-// Those that go with these kernels.
+// Returns the quantised kernels that go with these.
 const QuantizedKernel& quantized(const Kernels& kernels);
 
 }  // namespace attn::kernels

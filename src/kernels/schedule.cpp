@@ -99,7 +99,7 @@ double pairs(const Problem& p, std::int64_t head, std::int64_t first, std::int64
   return count;
 }
 
-// Of `tasks` alike.
+// Returns a phase of `tasks` equal tasks.
 PhaseWork alike(std::int64_t tasks, double each, bool by_runs = true) {
   return {std::vector<double>(static_cast<std::size_t>(tasks), each), by_runs};
 }

@@ -90,7 +90,7 @@ struct FewRowsKernel {
   int task_outputs;
 };
 
-// What a language model does between its products.
+// A language model computes these between its products.
 struct ModelKernel {
   void (*narrow)(Element, const float* from, void* to, std::int64_t n);
   void (*layer_norm)(const LayerNormRows&);

@@ -22,7 +22,7 @@ struct Workspace {
   std::size_t bytes() const { return static_cast<std::size_t>(used) * sizeof(float); }
 };
 
-// Of what is made with these arguments, and takes its parts from a workspace.
+// Returns the bytes that a T made with these arguments takes from a workspace.
 template <class T, class... Args>
 std::size_t bytes_of(const Args&... args) {
   Workspace count{nullptr};

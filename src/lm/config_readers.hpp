@@ -12,7 +12,7 @@ namespace attn {
 LanguageModelConfig language_model_config_of(std::string_view text, const io::Origin& origin);
 EncoderConfig encoder_config_of(std::string_view text, const io::Origin& origin);
 
-// What GGUF files have in place of the keys of a config.json.
+// Returns the names that GGUF files have for the keys of a config.json.
 io::KeyNames gguf_names(const io::GgufMetadata& metadata);
 
 }  // namespace attn

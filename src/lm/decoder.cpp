@@ -24,7 +24,7 @@ std::int64_t switch_of(const LanguageModelConfig& config) {
   return at;
 }
 
-// Of so many tokens, by a layer that forgets what its window no longer shows.
+// Returns how many of so many tokens a layer holds at most, where it forgets those that its window no longer shows.
 std::int64_t held_at_most(const LayerConfig& layer, std::int64_t tokens) {
   return layer.window > 0 ? std::min(tokens, layer.window + layer.window / 4 + kPiece) : tokens;
 }

@@ -11,7 +11,7 @@
 
 namespace attn::editing {
 
-// What a head of a layer sees, or all of them, beside these edits.
+// Returns what a head of a layer sees, or all of them, beside these edits.
 Seen seen_in(const LanguageModelConfig& config, const Edits& edits, std::int64_t layer,
              std::optional<std::int64_t> head);
 // Where a trace of this model has the step "context" of a layer's attention, "output" of its block, …

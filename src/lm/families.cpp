@@ -40,8 +40,8 @@ Activation activation_of(const JsonObject& json, const char* key, const char* ot
   json.wrong(key, "silu, gelu_pytorch_tanh or gelu", name);
 }
 
-// Of a softcap: a number that null takes away, and that is `otherwise` where nothing is said. A 0 takes it away in GGUF
-// files alone, and transformers divides by it.
+// Returns a softcap: 0, which is none, where the key is null, and `otherwise` where it is not there. Throws for a 0 in
+// the file: in GGUF files alone it means none, and transformers divides by it.
 double number_or_none(const JsonObject& json, const char* key, double otherwise) {
   if (!json.find(key)) return json.has(key) ? 0 : otherwise;
   const double cap = json.number(key, otherwise, 0, kMost);
@@ -54,7 +54,7 @@ std::int64_t window_or_none(const JsonObject& json, std::int64_t otherwise) {
   return none || (otherwise == 0 && !json.find("sliding_window")) ? 0 : json.size("sliding_window", otherwise);
 }
 
-// Where a flag turns windows on. Files have its size where it is off, too, and it must be one there.
+// Returns the window where a flag turns it on, else 0. Files have its size where it is off, too, and it must be one.
 std::int64_t window_if_used(const JsonObject& json, std::int64_t otherwise) {
   const std::int64_t window = window_or_none(json, otherwise);
   return json.flag("use_sliding_window", false) ? window : 0;
@@ -99,7 +99,7 @@ void no_windows(const JsonObject& json, Config& c) {
   window_layers(json, c, 0, [](std::size_t) { return false; });
 }
 
-// In all layers but every n-th; the layers with a window have rotary frequencies of their own.
+// Gives all layers but every n-th a window; those with one have rotary frequencies of their own.
 void windows_and_ropes(const JsonObject& json, Config& c, std::int64_t full_every, double full_theta,
                        double sliding_theta) {
   window_layers(json, c, window_or_none(json, 4096),
@@ -350,8 +350,8 @@ void check(const JsonObject& json, const Config& c) {
 
 constexpr const char *kWhole = "qwen3_5", *kTextPart = "qwen3_5_text";
 
-// Of a model that reads text and pictures the part that reads text, as transformers' Qwen3_5ForCausalLM takes it. What
-// tells of pictures is left out: their layers, and the ids in whose place they stand.
+// Returns the part that reads text, of a model that reads text and pictures, as transformers' Qwen3_5ForCausalLM takes
+// it. What tells of pictures is left out: their layers, and the ids in whose place they stand.
 Config text_part(const JsonObject& whole) {
   const Json* part = whole.find("text_config");
   if (!part || !part->is_object()) whole.wrong("text_config", "an object", part ? *part : Json());

@@ -23,7 +23,7 @@ using io::Gguf;
 using io::GgufMetadata;
 using io::GgufTensor;
 
-// What an architecture's files do that others do not.
+// An architecture, and what its files do that others do not.
 struct Architecture {
   const char *name, *family;
   bool permuted = false;  // queries and keys are laid out for interleaved rotation
@@ -151,7 +151,8 @@ std::string hugging_face_name(std::string_view name, const Architecture& a) {
   return std::string(prefix).append(ours).append(name.substr(last));
 }
 
-// What the file calls the tensors of each layer: as in another layer of it, or as such files have those that it lacks.
+// Returns the file's names of each layer's tensors. One that a layer lacks is named as in another layer of the file, or
+// as such files name it.
 std::map<std::string, std::string, std::less<>> names_in_file(const Gguf& file, const Architecture& a,
                                                               std::size_t layers) {
   std::map<std::string, std::string, std::less<>> names;
@@ -292,7 +293,7 @@ Json layer_types(const Json& config, const GgufMetadata& metadata, std::int64_t 
   return types;
 }
 
-// What the files of Gemma do not say: released sizes but the largest scale queries by their head's dimension.
+// Adds what Gemma's files do not say: released sizes but the largest scale queries by their head's dimension.
 void add_gemma(Json& config, const GgufMetadata& metadata, bool third) {
   const std::int64_t layers = config["num_hidden_layers"], width = config["hidden_size"];
   const bool largest = layers == (third ? 62 : 46);
@@ -403,7 +404,7 @@ StoredTensor stored(const std::shared_ptr<const Gguf>& file, const GgufTensor& t
   return all;
 }
 
-// Of a layer behind the last, which guesses tokens ahead.
+// Says whether a tensor is of a layer behind the last, which guesses tokens ahead.
 bool is_ahead(std::string_view name, const Architecture& a, const LanguageModelConfig& config) {
   constexpr std::string_view block = "blk.";
   if (!a.hybrid || !name.starts_with(block)) return false;

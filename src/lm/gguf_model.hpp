@@ -11,7 +11,7 @@
 
 namespace attn {
 
-// What a list of pairs has for a part of a name; empty for what it does not have.
+// Returns what a list of pairs has for a part of a name; empty where it has nothing.
 template <class Names>
 std::string_view renamed(std::string_view part, const Names& names) {
   const auto at = std::ranges::find_if(names, [&](const auto& pair) { return pair.first == part; });

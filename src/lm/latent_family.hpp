@@ -12,7 +12,7 @@ namespace attn {
 // MiniCPM3 (Hu et al. 2024, "MiniCPM"): Llama's blocks around latent attention, with scales of their own.
 void read_minicpm3(const io::JsonObject& json, LanguageModelConfig& config);
 
-// What the latents have to fit of a file: tensors of these names and shapes, of the first layer.
+// Returns names and shapes of a file's tensors that the latents have to fit, those of the first layer.
 std::vector<std::pair<std::string, Shape>> latent_shapes(const LanguageModelConfig& config);
 
 }  // namespace attn

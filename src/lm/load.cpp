@@ -110,8 +110,8 @@ bool load_blocks(const StoredParameters& stored, const StoredTensor& tensor) {
   return true;
 }
 
-// What holds a tensor's numbers exactly, apart from its blocks: MXFP4's have few bits, and powers of two that float16
-// lacks.
+// Returns the dtype that holds a tensor's numbers exactly, without its blocks: MXFP4's have few bits, and powers of two
+// that float16 lacks.
 DType dtype_in_file(const StoredTensor& tensor) {
   return tensor.dtype == "BF16" || tensor.dtype == "MXFP4" ? DType::bf16 : DType::f32;
 }
@@ -136,7 +136,7 @@ void check_weights(std::optional<DType> weights) {
   throw Error(Error::Kind::dtype, kLoadModel, "weights in float32, bfloat16 or int8", name(*weights));
 }
 
-// What the model of the config takes is in the files, and nothing else.
+// Returns what the model of the config takes. Throws unless that is in the files, and nothing else.
 std::vector<StoredParameters> expected(LanguageModel& model, const Ready& r) {
   std::vector<StoredParameters> all = stored_parameters(model);
   std::set<std::string_view> known;

@@ -1,4 +1,4 @@
-// What sentence-transformers puts beside an encoder: how a text becomes its vector.
+// Reads what sentence-transformers puts beside an encoder: how a text becomes its vector.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-// Of sentence_bert_config.json and config_sentence_transformers.json.
+// The keys of sentence_bert_config.json and config_sentence_transformers.json.
 constexpr std::array<io::PassedOver, 5> kSentencePassedOver{
     {{"__version__ similarity_fn_name prompts", "", "who made the files, and what is chosen by name alone"},
      {"do_lower_case", "[false]", "texts are taken as they stand"},
@@ -26,11 +26,11 @@ constexpr std::array<io::PassedOver, 5> kSentencePassedOver{
       R"([{}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}])",
       "it would be another kind of model"}}};
 
-// Of a module of modules.json.
+// The keys of a module of modules.json.
 constexpr std::array<io::PassedOver, 1> kModulePassedOver{
     {{"idx name", "", "modules act in the list's order, whatever they are called"}}};
 
-// Of 1_Pooling/config.json.
+// The keys of 1_Pooling/config.json.
 constexpr std::array<io::PassedOver, 3> kPoolingPassedOver{
     {{"word_embedding_dimension embedding_dimension", "", "the model's own width"},
      {"include_prompt", "[true]", "there is no prompt"},
@@ -89,7 +89,7 @@ Pooling pooling_of(const io::JsonObject& json) {
   json.wrong("pooling_mode_mean_tokens", "true, or else pooling_mode_cls_token", mean);
 }
 
-// As sentence-transformers cuts texts: what its own file says, or else what the tokenizer does.
+// Returns where sentence-transformers cuts texts: what its own file says, or else what the tokenizer's does.
 std::int64_t longest(const files::path& folder) {
   std::int64_t tokens = 0;
   read_if_there(folder / "sentence_bert_config.json", kSentencePassedOver,

@@ -1,4 +1,4 @@
-// What a model's files have in common: safetensors' tensors, of one file or of shards, and the config beside them.
+// Models' files have this in common: safetensors' tensors, of one file or of shards, and the config beside them.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace attn {
 
 inline constexpr const char* kLoadModel = "load_language_model";  // in messages
 
-// What a file calls its tensors, by their names in Hugging Face's files; those that are not there have the same.
+// A file's own names of its tensors, by their names in Hugging Face's files; those that are not there have the same.
 using OwnNames = std::map<std::string, std::string, std::less<>>;
 inline std::string own_name(const OwnNames& names, std::string_view name) {
   const auto own = names.find(name);

@@ -80,12 +80,12 @@ Tensor normalised_backward(Norm& norm, const Tensor& dy) {
   return norm.backward(rows, {}).view(dy.shape());
 }
 
-// What a gate leaves of it.
+// Returns what a gate leaves of `merged`: all of it where there is no gate.
 Tensor closed(const Tensor& merged, const Tensor& gate) {
   return gate.defined() ? gated(gate, merged, Activation::sigmoid) : merged;
 }
 
-// Of each head, its part of `queries` and then that of `gates`.
+// Joins the two by heads: of each head first its part of `queries`, then that of `gates`.
 Tensor beside(const Tensor& queries, const Tensor& gates, std::int64_t head_dim) {
   const Shape rows{-1, head_dim};
   const std::vector<Tensor> both{queries.contiguous().view(rows), gates.to(queries.dtype()).contiguous().view(rows)};

@@ -51,7 +51,7 @@ Tensor with_ones(const Tensor& v) {
   return concat_last(both);
 }
 
-// Each row (…, d + 1) divided by its last number.
+// Divides each row (…, d + 1) by its last number.
 Tensor divided(const Tensor& rows, Tensor* sums = nullptr) {
   const std::int64_t d = rows.size(-1) - 1, count = row_count(rows);
   Shape shape = rows.shape();
@@ -328,7 +328,7 @@ Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::opti
   return z;
 }
 
-// What q, k and v are made of: the gradient of x is added to dx.
+// Goes back from q, k and v to the x that they are made of, and adds the gradient of x to dx.
 Tensor RecurrentLayer::map_backward(Saved& s, const Tensor& dq, const Tensor& dk, const Tensor& dv, Tensor dx) {
   Tensor d_q = merged(dq), d_k = merged(dk), d_v = merged(dv);
   if (kind_ == Kind::linear) {

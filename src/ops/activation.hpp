@@ -1,4 +1,4 @@
-// What an activation without a gate may be.
+// Checks that an activation may stand without a gate.
 #pragma once
 
 #include "attn/error.hpp"

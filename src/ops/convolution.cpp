@@ -162,7 +162,7 @@ struct Block {
   // Row t of a tensor (b · t, c).
   T* row(const Tensor& of, std::int64_t t) const { return of.data<T>() + (sequence.row + t) * call.channels + first; }
 
-  // Token t of x, or before the first one of the state.
+  // Returns token t of x, or of the state where t is before the first one.
   const T* input(std::int64_t t) const { return t < 0 ? before[call.taps - 1 + t] : row(call.x, t); }
 
   // The sum of token t, before silu.
@@ -179,7 +179,7 @@ struct Block {
     for (std::int64_t i = 0; i < count; i += line) __builtin_prefetch(next + i);
   }
 
-  // Of each tap of token t.
+  // Returns the input of each tap of token t.
   std::array<const T*, kMostTaps> inputs(std::int64_t t) const {
     std::array<const T*, kMostTaps> all{};
     for (std::int64_t j = 0; j < call.taps; ++j) all[static_cast<std::size_t>(j)] = input(t - call.taps + 1 + j);

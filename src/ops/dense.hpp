@@ -34,9 +34,9 @@ Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType d
 // A float32 tensor in bfloat16, on all threads.
 Tensor rounded(const Tensor& x);
 
-// What lies between products of this precision is kept in this dtype: bfloat16 where they round it to that anyway.
+// Returns the dtype that is kept between products of this precision: bfloat16 where they round to it anyway.
 DType stored(Precision precision);
-// The same of a layer's products. Where its weight is in blocks they take float32.
+// Returns the same for a layer's products. Where its weight is in blocks they take float32.
 DType stored(const Linear& layer);
 
 // The part of project() for few rows (m, d_in) of float32 or bfloat16, of an int8 weight without its scales; `fits`

@@ -52,7 +52,7 @@ void write(const Head& h, std::int64_t t, const Numbers& delta, double* s) {
   }
 }
 
-// What the state is before token t and, decayed, when t writes.
+// Holds the state after the decay of token t, δ that t writes into it, and the state after that.
 struct Step {
   Numbers decayed, delta, after;
 };

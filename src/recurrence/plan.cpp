@@ -6,7 +6,7 @@
 namespace attn::recurrence {
 namespace {
 
-// What a thread may keep of states: more are computed twice.
+// A thread keeps at most so many bytes of states: where there are more, they are computed twice.
 constexpr std::int64_t kKeptBytes = std::int64_t{64} << 20;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -42,7 +42,7 @@ T narrow(Wide<T> value) noexcept {
   }
 }
 
-// What is computed with. A build that is for float32 alone, as a page's is, has no other loops.
+// The loops compute with these. A build that is for float32 alone, as a page's is, has no other loops.
 #if defined(ATTN_FLOAT32_ALONE)
 inline constexpr const char* kComputed = "float32";
 template <class T>

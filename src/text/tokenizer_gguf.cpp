@@ -243,8 +243,8 @@ class GgufReader {
     return std::ranges::any_of(d_.vocabulary, [&](const auto& entry) { return entry.first == content; });
   }
 
-  // What ends a text by llama.cpp's rules: what keys name, and tokens that are known by their text. The latter are
-  // special, as marks are, whatever the file's types say.
+  // Reads which tokens end a text by llama.cpp's rules: those that keys name, and those that are known by their text.
+  // The latter are special, as marks are, whatever the file's types say.
   void read_ends() {
     for (const Mark& mark : kMarks) {
       auto id = id_at(mark.key);

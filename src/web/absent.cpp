@@ -1,4 +1,4 @@
-// What the library in a page leaves out, and says so where it is asked for it: a page has to be small.
+// The library in a page leaves these out, because a page has to be small, and says so where it is asked for one.
 #include "attention/fused.hpp"
 #include "attn/error.hpp"
 #include "experiment/estimates.hpp"

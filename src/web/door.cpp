@@ -38,7 +38,7 @@ namespace {
 using report_page::Json;
 using Bytes = std::span<const std::byte>;
 
-// What is open: a language model or an encoder with its tokenizer, or a module; and its last forward pass.
+// Holds what is open, a language model or an encoder with its tokenizer, or a module, and its last forward pass.
 struct Page {
   std::unique_ptr<LanguageModel> model;
   std::unique_ptr<Encoder> encoder;  // one of the two
@@ -158,7 +158,7 @@ std::string steps_json() {
   return json.end().str();
 }
 
-// The same put in order, each layer as a page that is made has it, but for its numbers.
+// Puts these in order, each layer as a page that is made has it, but for its numbers.
 std::string blocks_json() {
   page().blocks = report_page::arrange(page().trace, 0);
   report_page::Health health;
@@ -184,7 +184,7 @@ std::string blocks_json() {
   return json.end().str();
 }
 
-// What the heads of each layer do while ids are read twice.
+// Returns what the heads of each layer do while ids are read twice.
 std::string names_json(const std::vector<std::int64_t>& ids) {
   std::vector<std::int64_t> twice = ids;
   twice.insert(twice.end(), ids.begin(), ids.end());
@@ -230,21 +230,21 @@ Tensor last(const Tensor& logits) {
   return logits.select(0, logits.size(0) - 1).contiguous();
 }
 
-// How likely each token follows; 0 where it may not be drawn.
+// Returns how likely each token follows; 0 where it may not be drawn.
 std::vector<double> chances(const Tensor& logits, const Sampling& sampling) {
   std::vector<double> all(static_cast<std::size_t>(logits.size(1)), 0);
   for (const Candidate& c : candidates(last(logits), sampling)) all[static_cast<std::size_t>(c.id)] = c.probability;
   return all;
 }
 
-// In nats a token; NaN where no token has one before it.
+// Returns the loss in nats a token; NaN where no token has one before it.
 double loss(const Tensor& logits) {
   const auto count = std::ssize(page().ids);
   if (count < 2 || logits.size(0) != count) return NAN;
   return mean_of(token_losses(logits, Tensor::from(std::span<const std::int64_t>(page().ids), {count})));
 }
 
-// Of the same text without edits, where it was read so.
+// Returns the logits of the same text without edits, where it was read so, else those of the last pass.
 const Tensor& plain_logits() { return page().plain_ids == page().ids ? page().plain : page().logits; }
 
 std::string next_json(const Sampling& sampling, std::size_t most) {

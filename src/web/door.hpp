@@ -1,4 +1,4 @@
-// What a page and the library in it say to each other. All calls are of one thread.
+// A page and the library in it talk by these calls, all of them of one thread.
 //
 // Texts are UTF-8 and end with a zero; texts and bytes that the page hands over lie in memory of attn_new(). A text
 // that is returned is there until the next call. A call that fails hands the library's message to the page's
@@ -54,23 +54,24 @@ void attn_run(const std::int32_t* ids, std::size_t count, const char* edits);
 // The cosine between an encoder's vectors of the text that it read last and of other ids, and where that was with edits
 // what it is without: {"cosine": 0.5, "before": 0.75}. `first`: the vector of the first token, else the mean of all.
 const char* attn_cosine(const std::int32_t* other, std::size_t count, int first);
-// What follows `count` ids, without steps and edits: those that the last call of this read, too, are in a cache of keys
-// and values.
+// Reads `count` ids for what follows them, without steps and edits: those that the last call of this read, too, are in
+// a cache of keys and values.
 void attn_read(const std::int32_t* ids, std::size_t count);
-// The same as attn_run() of a module, whose inputs are (tokens, width), and in cross-attention (sources, width).
+// Does the same as attn_run() with a module, whose inputs are (tokens, width), and in cross-attention (sources, width).
 void attn_run_module(const float* x, std::size_t tokens, std::size_t width, const float* source, std::size_t sources,
                      const char* edits);
-// What was recorded: [{"name": "h.0.attn.queries", "shape": [4, 16, 8], "at": 65536}, …], float32 numbers from address
-// `at` on, which stay there until the next run.
+// Returns what was recorded: [{"name": "h.0.attn.queries", "shape": [4, 16, 8], "at": 65536}, …], float32 numbers from
+// address `at` on, which stay there until the next run.
 const char* attn_steps();
 // Attention's steps of it as a page that is made has them, and what it says of them: {"blocks": [{"label": "h.0.attn",
 // "heads": 4, "causal": true, "scores": […], "steps": [{"name": "queries", "kind": "heads", …, "shape": [4, 16, 8],
 // "at": 65536}, …]}, …], "health": […]}. The numbers stay there until the next call of this one.
 const char* attn_blocks();
-// Of one of these layers, where words and contexts lie: {"space": […]}. It takes longer than all the rest.
+// Returns where words and contexts of one of these layers lie: {"space": […]}. It takes longer than all the rest.
 const char* attn_space(int block);
-// What each head does while `count` ids, two at least, are read twice: {"named": 0.4, "layers": [{"kinds": [{"first":
-// 0.1, "previous": 0.8, "same": 0.05, "induction": 0.05}, …]}, …]}. A head has the name of its largest from "named" on.
+// Returns what each head does while `count` ids, two at least, are read twice: {"named": 0.4, "layers": [{"kinds":
+// [{"first": 0.1, "previous": 0.8, "same": 0.05, "induction": 0.05}, …]}, …]}. A head has the name of its largest from
+// "named" on.
 const char* attn_names(const std::int32_t* ids, std::size_t count);
 // Experiments on `count` ids (attn/experiment.hpp). What each layer would say, and last what the model says:
 // {"tokens": [["t", …], …], "chance": [[0.1, …], …], "loss": [3.5, …]}, of each layer the likeliest behind each token.
@@ -80,22 +81,22 @@ const char* attn_lens(const std::int32_t* ids, std::size_t count, const char* ed
 // answered; a model or an experiment that takes their place ends them. The loss, and what it becomes without each head:
 // {"before": 2.5, "after": [[2.6, …], …]}, a list a layer.
 const char* attn_effects(const std::int32_t* ids, std::size_t count, const char* edits);
-// Of the logit of token a less that of b, the share that patching a part of the text into a pass on the other gives
-// back. a is what the text makes likelier than the other does, by the most, and b the other way round: {"clean": 3,
-// "corrupt": -2, "a": "t", "b": "d", "stream": [[0.5, …], …], "heads": [[0.1, …], …]}, lists a layer, of tokens and of
-// heads.
+// Patches each part of the text into a pass on the other, and says which share of the logit of token a less that of b
+// this gives back. a is what the text makes likelier than the other does, by the most, and b the other way round:
+// {"clean": 3, "corrupt": -2, "a": "t", "b": "d", "stream": [[0.5, …], …], "heads": [[0.1, …], …]}, lists a layer, of
+// tokens and of heads.
 const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others,
                           const char* edits);
 const char* attn_go_on(int most);
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);
-// What the last pass says of its text, and, where it was one with edits, what the last pass without any said of the
-// same text: {"loss": 2.5, "before": 2.25, "tokens": [{"id": 32, "token": " ", "chance": 0.25, "before": 0.5}, …]}. The
+// Returns what the last pass says of its text and, where it had edits, what the last pass without any said of the same
+// text: {"loss": 2.5, "before": 2.25, "tokens": [{"id": 32, "token": " ", "chance": 0.25, "before": 0.5}, …]}. The
 // loss is the mean of -log of the chance of each token behind the first, or "nan" where there is none. The tokens are
 // those that are most likely to follow in one of the two, at most `most`.
 const char* attn_next(double temperature, int top_k, double top_p, int most);
-// One of all that may follow, by their chances.
+// Draws one of all tokens that may follow, by their chances.
 int attn_draw(double temperature, int top_k, double top_p, int seed);
 
 }  // extern "C"

@@ -89,7 +89,7 @@ std::string patching_json(const Patching& found, TokenPair tokens) {
   return json.end().str();
 }
 
-// What was begun, and what it says at its end.
+// Holds the experiment that was begun, and what it says at its end.
 struct Begun {
   std::shared_ptr<experiment::Passes> passes;
   std::function<std::string()> told;

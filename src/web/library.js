@@ -22,7 +22,7 @@ function beginning(header) {
 }
 
 class Library {
-  // What a C library asks its system for: there are no files here, and no variables.
+  // `system` answers what a C library asks its system for: there are no files here, and no variables.
   constructor(module) {
     const view = () => new DataView(this.memory.buffer), none = () => 8;
     const system = {
@@ -91,7 +91,7 @@ class Library {
   openModule(config, weights = new Uint8Array()) { this.call("open_module", JSON.stringify(config), weights); }
   encode(text) { return this.json("encode", text); }
   decode(ids) { return this.json("decode", ids); }
-  // Of a module's text: { tokens, values }, its words and a vector of `width` numbers for each.
+  // Returns { tokens, values } of a module's text: its words, and a vector of `width` numbers for each.
   embed(text, width) {
     const { tokens, at } = this.json("embed", text, width);
     return { tokens, values: this.floats(at, tokens.length * width) };
@@ -109,7 +109,7 @@ class Library {
   effects(ids, edits = []) { return this.json("effects", ids, JSON.stringify(edits)); }
   goOn(most) { return this.json("go_on", most); }
   patching(ids, other, edits = []) { return this.json("patching", ids, other, JSON.stringify(edits)); }
-  // Of an encoder: how near the text that was read is to other ids, by its vectors, and without edits.
+  // Returns how near an encoder's vector of the text that was read is to that of other ids, and that without edits.
   cosine(other, first) { return this.json("cosine", other, Number(first)); }
   names(ids) { return this.json("names", ids); }
   // Each row by itself, a way that attn_rows() of door.hpp names.
@@ -119,7 +119,7 @@ class Library {
   steps() {
     return this.json("steps").map(({ at, ...step }) => ({ ...step, values: new Float32Array(this.memory.buffer, at, step.shape.reduce((a, b) => a * b, 1)) }));
   }
-  // The same ids without steps, by the cache of those that were read before: what may follow is all that is told.
+  // Reads ids without steps, by the cache of those that were read before: what may follow is all that is told.
   read(ids) { this.call("read", ids); }
   next({ temperature = 1, topK = 0, topP = 1, most = 20 } = {}) { return this.json("next", temperature, topK, topP, most); }
   draw({ temperature = 1, topK = 0, topP = 1, seed = 0 } = {}) { return this.call("draw", temperature, topK, topP, seed); }

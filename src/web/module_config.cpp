@@ -1,4 +1,4 @@
-// What a page says of a module of the book.
+// Reads what a page says of a module of the book.
 #include "attn/module_kinds.hpp"
 #include "io/json_object.hpp"
 #include "web/page.hpp"

@@ -1,4 +1,4 @@
-// What the sources of the door share: what is open in the page.
+// The sources of the door share these functions, and what is open in the page.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ const char* say(std::string text);
 void end_experiment();
 // A whole number from 0 on, or 0 where there is none.
 std::int64_t place(const io::JsonObject& json, const char* key);
-// Nothing where the file is a language model's. A safetensors file has no config of its own, so that a text of one
-// tells; a GGUF file says by itself what it is.
+// Returns nothing where the file is a language model's. A safetensors file has no config of its own, so that a text of
+// one tells; a GGUF file says by itself what it is.
 std::unique_ptr<Encoder> encoder_in(std::span<const std::byte> bytes, std::string_view config, std::string_view source);
 ModuleConfig module_config(const io::JsonObject& json);
-// Of a list as attn_run() takes it.
+// Reads the edits of a list as attn_run() takes it.
 Edits edits_of(std::string_view text);
 
 }  // namespace attn::web

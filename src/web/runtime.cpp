@@ -1,4 +1,4 @@
-// What Debian's C++ runtime for WebAssembly lacks. Exceptions: what is thrown is handed to the page as its text, and
+// Debian's C++ runtime for WebAssembly lacks these. Exceptions: what is thrown is handed to the page as its text, and
 // the call ends there. Nothing is unwound, so no `catch` runs, and what the call held stays in memory.
 #include <cstdarg>
 #include <cstddef>
@@ -44,7 +44,7 @@ int __wrap_snprintf(char* to, std::size_t room, const char* format, ...) {  // N
 int __wrap___rem_pio2_large(double*, double*, int, int, int) {  // NOLINT
   attn_failed("[page] expected angles of at most 1,647,099 radians; found a larger one");
 }
-// What a program says before it gives up is nowhere to be read.
+// Drops what a program says before it gives up: there is no place where it could be read.
 int __wrap_vfprintf(std::FILE*, const char*, std::va_list) { return 0; }  // NOLINT
 
 }  // extern "C"

@@ -67,14 +67,14 @@ function hold(model, at) {
   Object.assign(model, { at, plain: undefined });
 }
 
-// What follows a text, or of an encoder, which does not write, how near it is to another one.
+// Returns what follows a text or, for an encoder, which does not write, how near the text is to another one.
 function said({ library, size }, { sampling, other, pooling }) {
   if (!size.writes) return other ? { similar: library.cosine(library.encode(other).ids, pooling === "first") } : {};
   const drawn = library.draw(sampling);
   return { next: library.next(sampling), drawn, drawnToken: library.decode([drawn]).tokens[0] };
 }
 
-// What follows the ids of a text that goes on, and no steps: keys and values of all ids but the last are there already.
+// Answers what follows a text that goes on, without steps: keys and values of all ids but the last are there already.
 function ahead(model, asked) {
   const { library, size } = model, { number, ids } = asked, read = library.decode(ids.slice(-size.longest));
   library.read(read.ids);
@@ -122,7 +122,7 @@ async function openOwn(asked) {
   postMessage({ ...said, file: { ...model.size, name, left } }, numbers);
 }
 
-// What names heads: the beginning of the text, read twice, as attn report reads it.
+// Names heads by what they do while the beginning of the text is read twice, as attn report reads it.
 function postNames({ number, names }) {
   const { library, size: { context, writes } } = opened, count = Math.min(64, Math.floor(context / 2), names.length);
   if (writes && count > 1) postMessage({ number, names: { ...library.names(names.slice(0, count)), count } });
@@ -139,7 +139,7 @@ function experiment({ number, turn, experiment: kind, other, ids, edits, at, goe
 }
 const postSpace = ({ number, space }) => postMessage({ number, at: space, space: opened.library.space(space) });
 
-// What a page asks beside a text, by the field that only this message has. What fails is told with what was asked.
+// A page asks these beside a text, each by the field that only its message has. A failure is told with what was asked.
 const jobs = { engine: start, files: openOwn, space: postSpace, names: postNames, experiment };
 onmessage = async ({ data }) => {
   const job = Object.keys(jobs).find((name) => data[name] !== undefined), { number, turn } = data;

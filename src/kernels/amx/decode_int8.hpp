@@ -206,7 +206,7 @@ class Int8Decode {
   static std::int64_t spans(std::int64_t n) { return ceil_div(n, 64); }
   float* context(std::int64_t r) const { return contexts_ + r * spans(dv_) * 64; }
 
-  // Of a unit's keys and a tile of queries, (16 keys, 4 queries, 4): what is not there is junk.
+  // The sums of a unit's keys and a tile of queries, (16 keys, 4 queries, 4); those of a missing key or query are junk.
   std::int32_t* sums_of(std::int64_t unit, std::int64_t tile) const {
     return reinterpret_cast<std::int32_t*>(scores_ + (unit % 2 * tiles_ + tile) * kTile);
   }
@@ -221,7 +221,7 @@ class Int8Decode {
     tile_store<0>(sums, 64);
   }
 
-  // For queries r to r + 3.
+  // Stores the scores of queries r to r + 3.
   void store_scores(const std::int32_t* sums, std::int64_t r, float* s) const {
     Vec of_query[kTileQueries];
     add_digits(sums, of_query);

@@ -20,8 +20,8 @@ constexpr int kMostParts = 3;
 constexpr bool kWorksBeside = true;  // the vector units are free meanwhile
 static_assert(kColumns == 32, "two tiles across");
 
-// Of the backward pass, by the number of parts. A tile of sums comes from L2 and goes there again: after 16 products in
-// a row for dk and dv, with more parts 24.
+// How the backward pass is cut, by the number of parts. A tile of sums comes from L2 and goes back there: for dk and dv
+// after 16 products in a row with one part, and after 24 with more.
 constexpr BackwardCut kGradientCuts[3] = {{16, 256, 32, 1 << 18}, {8, 128, 32, 1 << 17}, {4, 128, 32, 1 << 16}};
 
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest.
@@ -77,8 +77,8 @@ inline void store_sums(float* c) {
   if constexpr (RowTiles == 2) tile_store<2>(c + 16 * kColumns, kStep), tile_store<3>(c + 16 * kColumns + 16, kStep);
 }
 
-// What is left of a step of three products, or six, after high · lowest: one operand changes at a time, of which `left`
-// and `right` load a part.
+// Multiplies what is left of a step of three products, or six, after high · lowest. One operand changes at a time;
+// `left` and `right` load a part of it.
 template <int Products, class LoadLeft, class LoadRight, class Multiply>
 inline __attribute__((always_inline)) void multiply_parts(const LoadLeft& left, const LoadRight& right,
                                                           const Multiply& multiply) {

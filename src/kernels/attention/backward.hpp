@@ -32,7 +32,7 @@ inline Keys keys_of(const Problem& p, const BackwardPlan& plan, std::int64_t tas
   return {task % plan.heads, chunk, first, plan.steps_apart ? least_of(first + plan.step, end) : end};
 }
 
-// What the tasks share.
+// All tasks share this.
 struct BackwardShared {
   RowSums sums;
   float* partials;       // of dq, by chunk and head
@@ -43,7 +43,7 @@ struct BackwardShared {
     passed = reinterpret_cast<std::int64_t*>(take(plan.steps_apart ? 2 * plan.key_tasks : 0));
   }
 
-  // Until `rows` have passed the keys of the step before. That one was begun before this one, by a thread that goes on.
+  // Waits until `rows` have passed the keys of the step before. That one was begun earlier, by a thread that goes on.
   void wait(const BackwardPlan& plan, std::int64_t task, std::int64_t rows) const {
     constexpr int most_spins = 1000;  // some 10 µs
     const std::int64_t* before = passed + task - plan.heads * plan.chunks;
@@ -189,7 +189,7 @@ inline Span span_at(const Problem& p, std::int64_t head, std::int64_t row) {
   return {head / p.hkv, head % p.hkv, row, left < span_rows<Core>() ? left : span_rows<Core>()};
 }
 
-// What is packed after a span's products, on its way to L2 beside them: the next span, and keys where these change too.
+// Brings to L2, beside a span's products, what is packed after them: the next span, and keys where these change too.
 template <GradientCore Core>
 inline void fetch_next(const Problem& p, const BackwardInput& in, const BackwardPlan& plan, const Span& span,
                        std::int64_t next_key, std::int64_t task, std::int64_t cells, Core& core) {

@@ -84,7 +84,7 @@ class Decoder {
     if (count_ > 0) list_next(last);
   }
 
-  // What is fetched while the last block is read: the first of the next chunk, which is likely this thread's as well.
+  // Lists what is fetched while the last block is read: the next chunk's first, which is likely this thread's as well.
   void list_next(std::int64_t last) {
     float scales[kUnitKeys];
     for (std::int64_t i = 0; i < kStreams; ++i) {

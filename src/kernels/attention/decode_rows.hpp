@@ -17,8 +17,8 @@ constexpr std::int64_t kStreams = 4;      // a block's units, each from another 
 constexpr std::int64_t kStepUnits = kStepKeys / kUnitKeys;
 constexpr std::int64_t kMostSpan = 64;  // elements that a load may take
 
-// What is stored, by element: a load takes kSpan elements, which become kParts vectors; lane l of part i is element
-// place(i, l) of them.
+// Reads rows as they are stored, for each element: a load takes kSpan elements, which become kParts vectors; lane l of
+// part i is element place(i, l) of them.
 struct StoredF32 {
   static constexpr int kParts = 1, kBytes = 4, kSpan = kLanes;
   static constexpr int place(int, int lane) { return lane; }

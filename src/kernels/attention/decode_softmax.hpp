@@ -35,7 +35,7 @@ inline void for_each_vector(const Line& line, F&& f) {
   }
 }
 
-// What changes a score before it is masked.
+// Applies to a line all that changes its scores before they are masked.
 inline void adjust_line(const Problem& p, const Span& span, const Line& line) {
   float* s = line.s;
   if (p.softcap > 0) {

@@ -1,4 +1,4 @@
-// What the backward tasks share: a span of queries, and the gradient of a tile of scores, for any core that multiplies.
+// The backward tasks share this: a span of queries, and the gradient of a tile of scores, for any core that multiplies.
 #pragma once
 
 #include "kernels/attention/dropout.hpp"
@@ -63,7 +63,7 @@ constexpr std::int64_t span_rows() {
   return Core::kSpanGroups * kColumns;
 }
 
-// Which keys the span sees. True when some of [first, last) are among them.
+// Finds which keys the span sees. Returns true when some of [first, last) are among them.
 inline bool place(const Problem& p, const Span& span, std::int64_t first, std::int64_t last, Queries& queries) {
   queries.span = span;
   queries.groups = static_cast<int>((span.rows + kColumns - 1) / kColumns);
@@ -93,7 +93,7 @@ inline const void* row_of(const Problem& p, const Rows& rows, const Span& span, 
   return row(rows, p.element, span.batch, at.head, at.token);
 }
 
-// What every query needs beside its rows, laid out as the forward's lse is, (b, hq, tq): a key head's rows are a run.
+// Every query needs these beside its rows. They lie as the forward's lse does, (b, hq, tq), a key head's rows in a run.
 struct RowSums {
   float *lse, *delta;  // lse in units of log2; Σ_c d_output · output
 
@@ -107,7 +107,7 @@ struct RowSums {
   }
 };
 
-// Those of a span's rows, in memory of at least 2 rows of dv.
+// Computes the sums of a span's rows. `lines` has room for at least 2 rows of dv.
 inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span, const RowSums& sums, float* lines) {
   const std::int64_t first = RowSums::place(p, span);
   for (std::int64_t r = 0; r < span.rows; ++r) {
@@ -129,7 +129,7 @@ inline void pack(const Problem& p, const RowSums& sums, Queries& queries) {
   __builtin_memcpy(queries.delta, sums.delta + first, static_cast<std::size_t>(rows) * sizeof(float));
 }
 
-// Whether the gradient of scores is needed as they are after the softcap, too.
+// Says whether the gradient of the scores after the softcap is needed, too.
 inline bool in_steps(const Problem& p) { return p.score.forward || p.distances.data; }
 inline bool keeps_before(const Problem& p) { return p.score.forward || (p.distances.data && p.softcap > 0); }
 
@@ -148,7 +148,7 @@ struct TileScratch {
   }
 };
 
-// To a sink, from `at` on: weights 2^(s · factor - lse) after dropout, and the scores' gradient,
+// Hands to a sink, from `at` on, weights 2^(s · factor - lse) after dropout, and the scores' gradient,
 // weight · (d_weight - delta).
 template <bool Sloped, bool Dropped, class Sink>
 inline void put_gradient(const Sink& sink, const TileScratch& tile, const Queries& queries, int g, std::int64_t at,
@@ -191,7 +191,7 @@ struct InTile {
   }
 };
 
-// From such a tile to a core.
+// Copies such a tile to a core.
 template <GradientCore Core>
 inline void copy_tile(const TileScratch& tile, const Core& core, int group, std::int64_t at, std::int64_t keys) {
   for (std::int64_t j = 0; j < keys; j += Core::kKeyRows) {
@@ -264,8 +264,8 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
   put(sink, tile, queries, g, at, range.keys, factor);
 }
 
-// The same to the core, of the scores before softcap and user's function. That function and the sums by distance see
-// the gradient in float32, and without the slope.
+// Hands the core the same for the scores before softcap and user's function. That function and the sums by distance
+// see the gradient in float32, and without the slope.
 template <GradientCore Core>
 inline void put_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
                      std::int64_t count, const Range& range, const TileScratch& tile, std::int64_t at) {

@@ -15,7 +15,7 @@ namespace {
 constexpr int kGroups = 16;                    // groups that share each block of keys while it is in L2
 constexpr int kTaskRows = kGroups * kColumns;  // queries of a task, at most
 
-// Where a task's rows lie.
+// Says where a task's rows lie.
 struct Span {
   std::int64_t batch, key_head, row, rows;
 };
@@ -50,7 +50,7 @@ inline float alibi_slope(const Problem& p, std::int64_t head) {
   return slope > most ? most : slope < -most ? -most : slope;
 }
 
-// Of a group of a span.
+// Fills `seen` for the queries of a group of a span.
 inline void locate_queries(const Problem& p, const Span& span, int group, QueryTile& seen) {
   seen.any_first = seen.all_last = 0x7fffffff;
   seen.any_last = seen.all_first = 0;

@@ -18,7 +18,7 @@ inline float natural_sum(float maximum, float sum) {
   return static_cast<float>((static_cast<double>(maximum) + static_cast<double>(__builtin_log2f(sum))) * ln2);
 }
 
-// What that one lacks, of a finite `rounded`.
+// Returns what natural_sum() lost when it rounded to `rounded`; 0 where that is not finite.
 inline float rest_of_natural_sum(float maximum, float sum, float rounded) {
   constexpr double ln2 = 0x1.62e42fefa39efp-1;
   if (!(rounded - rounded == 0)) return 0;
@@ -26,7 +26,7 @@ inline float rest_of_natural_sum(float maximum, float sum, float rounded) {
   return static_cast<float>(whole - static_cast<double>(rounded));
 }
 
-// What q is multiplied by when packed, so that scores come out in their unit; a softcap acts before that.
+// Returns the factor of q when it is packed, so that scores come out in their unit; a softcap acts before that.
 inline float query_factor(const Problem& p) { return p.softcap > 0 ? p.scale / p.softcap : p.scale * score_unit(p); }
 
 // tanh, to about 2 ulp: its series near 0, (1 - e^-2x) / (1 + e^-2x) elsewhere.

@@ -11,7 +11,7 @@ constexpr std::int64_t kCachedBytes = 4 << 20;  // of results that still may be 
 
 class RowWriter {
  public:
-  // Of `numbers` in all; `finite`, if given, becomes false once one is not, as it is stored.
+  // Writes `numbers` in all; `finite`, if given, becomes false once one of them is not finite as it is stored.
   RowWriter(Element element, std::int64_t numbers, bool* finite)
       : element_(element),
         streams_(kStreams && element == Element::f32 && numbers * element_bytes(element) >= kCachedBytes),

@@ -77,8 +77,8 @@ class MatrixForward {
     ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
   }
 
-  // In two strips of scores that take turns. Scores that stand are in memory once the next products have begun; beside
-  // the rest of these they become weights.
+  // Attends in two strips of scores that take turns. Scores that stand are in memory once the next products have begun;
+  // beside the rest of these they become weights.
   void attend(const Span& span, int group, const QueryTile& tile, const KeyBlock& block, const Range& range,
               const Running& run) {
     Softmax<kParts> softmax(steps_a_strip(), weights_, run, range.from);
@@ -102,7 +102,7 @@ class MatrixForward {
     add_values(range, run.context);
   }
 
-  // What was multiplied is in memory.
+  // Makes sure that all sums that were multiplied are in memory.
   void finish() { waiting_.finish(); }
 
  private:

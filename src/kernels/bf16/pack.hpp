@@ -12,7 +12,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Of a product of two numbers in so many parts.
+// Returns how many products of parts make a product of two numbers in so many parts.
 constexpr int products_of(int parts) { return parts * (parts + 1) / 2; }
 
 // `rows` of the sums of a product to come, on their way to L1: of 32 rows with all calls beside the 32 before, which
@@ -68,7 +68,7 @@ inline __attribute__((always_inline)) Vec high_part(Vec x) {
   return reinterpret_cast<Vec>((reinterpret_cast<VecU>(x) + 0x8000u) & 0xffff0000u);
 }
 
-// Of numbers that are bf16's, which need no rounding.
+// Joins the high halves of numbers that are bf16's already, and so need no rounding.
 inline __attribute__((always_inline)) __m512i high_halves(Vec first, Vec second) {
   using Words = std::uint32_t __attribute__((vector_size(64)));
   const Words order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

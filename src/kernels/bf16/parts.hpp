@@ -1,5 +1,5 @@
-// What a product of bf16 pairs takes. A number is one bf16 part, or two, which keep 16 bits of it, or three, which keep
-// all 24. A product of two such is three products of parts, or six: high · high + high · low + low · high, and with
+// A product of bf16 pairs takes these. A number is one bf16 part, or two, which keep 16 bits of it, or three, which
+// keep all 24. A product of two such is three products of parts, or six: high · high + high · low + low · high; with
 // middle parts high · middle + middle · high + middle · middle too. What is left out is as small as what parts lose.
 #pragma once
 

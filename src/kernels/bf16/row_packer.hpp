@@ -9,7 +9,7 @@ namespace {
 
 class RowPacker {
  public:
-  // To rows `step` apart, in parts.
+  // Packs to rows `step` apart, in parts.
   RowPacker(const Product& p, std::int64_t step, const Spread& parts) : p_(p), step_(step), parts_(parts) {}
 
   void begin(const TaskBlock& block, std::uint16_t* to) {
@@ -64,7 +64,8 @@ class RowPacker {
     if (depth_ >= block_.depth) depth_ = 0, ++row_;
   }
 
-  // Of 32 rows at 32 of the depth: a pair of lines of a, after the last pairs a square of 16.
+  // Takes the next turn for 32 rows at 32 of the depth: reads a pair of lines of a or, after the last pair, writes a
+  // square of 16.
   template <int kParts>
   __attribute__((always_inline)) void transpose() {
     if (turn_ < kLanes) {

@@ -69,7 +69,7 @@ class Softmax {
     below_ = 0xffff;
   }
 
-  // What was summed before the run follows the maximum's rise.
+  // Shrinks what was summed before the run, where the maximum has risen.
   void scale(float* context, std::int64_t rows) const {
     for (int w = 0; shrinks_ && w < kWidth; ++w) {
       for (std::int64_t c = w * kLanes; c < rows * kColumns; c += kColumns)
@@ -109,7 +109,7 @@ class Softmax {
     }
   }
 
-  // By the very limit that the loop compares with: whether a lane rises does not depend on what other lanes do.
+  // Compares with the very limit that the loop takes, so that whether a lane rises does not depend on other lanes.
   void raise() {
     for (int w = 0; w < kWidth; ++w) {
       const Vec before = load(run_.maximum + w * kLanes);
@@ -142,9 +142,8 @@ class Softmax {
     }
   }
 
-  // What is read and written in the loop is kept in registers: for all that the compiler knows, the stores may change
-  // this object. Scores are compared with the limit: a maximum would wait for the one unit that multiplies beside the
-  // tiles.
+  // Keeps in registers what the loop reads and writes: for all that the compiler knows, the stores may change this
+  // object. Scores are compared with the limit: a maximum would wait for the one unit that multiplies beside the tiles.
   __attribute__((always_inline)) void work(std::int64_t pairs) {
     const float* s = s_;
     std::uint16_t* out = out_;

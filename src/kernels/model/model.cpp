@@ -1,4 +1,4 @@
-// What a language model does between its products, and the processor's limits, for the unit's table.
+// The unit's table of what a language model computes between its products, and of the processor's limits.
 #include <cstddef>
 
 #include "kernels/model/adamw.hpp"

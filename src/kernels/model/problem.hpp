@@ -1,4 +1,4 @@
-// What a language model does between its products, row by row or element by element: what each is handed.
+// The arguments of what a language model computes between its products, row by row or element by element.
 #pragma once
 
 #include <cstdint>

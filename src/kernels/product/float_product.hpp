@@ -189,7 +189,7 @@ class FloatProduct {
     }
   }
 
-  // What will be taken next, of this block or the next one.
+  // Begins to fetch what will be taken next, of this block or the next one.
   void look_ahead(std::int64_t first, std::int64_t shares) {
     const bool ends = first >= now_.rows;
     const TaskBlock& block = ends ? next_ : now_;

@@ -83,8 +83,8 @@ class Group {
  private:
   static constexpr std::int64_t kAhead = L::kBits == 8 ? 4096 : 6144;
 
-  // What two_words() will read of all outputs. The processor's own prefetching follows whole bytes nearly as fast as
-  // memory where a vector takes a line of them; it follows shorter codes, and lines read in parts, more slowly.
+  // Fetches what two_words() will read of all outputs. The processor's own prefetching follows whole bytes nearly as
+  // fast as memory where a vector takes a line of them; it follows shorter codes, and lines read in parts, more slowly.
   static inline __attribute__((always_inline)) void fetch_words(const std::uint8_t* at, int i) {
     if constexpr (L::kBits < 8) {
       prefetch<Cache::l1>(at + i % 4 / 2 * kCacheLine);

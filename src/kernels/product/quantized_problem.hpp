@@ -1,4 +1,4 @@
-// What a product with a quantised matrix is handed, and the functions of an instruction set that compute it.
+// The arguments of a product with a quantised matrix, and the functions of an instruction set that compute it.
 #pragma once
 
 #include <cstddef>

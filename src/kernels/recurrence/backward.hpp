@@ -91,7 +91,7 @@ class BackwardChunks {
     __builtin_memcpy(to.data, from.data, kChunk * kChunk * sizeof(float));
   }
 
-  // What the next chunk of a segment reads and writes, on its way to L2 beside this one's products.
+  // Begins to bring to L2, beside this chunk's products, what the next one of a segment reads and writes.
   void fetch_forward(std::int64_t chunk, std::int64_t n) {
     soon_ = {};
     fetch_tokens(p_.k, p_.d_k, chunk + 1), fetch_tokens(p_.v, p_.d_v, chunk + 1);
@@ -206,7 +206,7 @@ class BackwardChunks {
     transpose_to(tall, chunk_.k_width, count, m);
   }
 
-  // What the state before the chunk, and the gradient of that after it, make of rows; and d_qk = do · δ, d_l = −dv · δ.
+  // Applies to rows the state before the chunk and the gradient of that after it; and d_qk = do · δ, d_l = −dv · δ.
   void of_states(std::int64_t n, std::int64_t tokens) {
     for (std::int64_t i = 0; i < kChunk; ++i) {
       each_column(delta_, [&](std::int64_t c) {
@@ -266,7 +266,7 @@ class BackwardChunks {
     for (const Cut& cut : kCuts) of_pairs_across(cut);
   }
 
-  // Of kWithin tokens, what each takes from keys up to its own.
+  // Adds for each of kWithin tokens what it takes from keys up to its own.
   void of_earlier_keys(std::int64_t first, std::int64_t d) const {
     Vec key[kWithin] = {};
     ATTN_UNROLL for (int i = 0; i < kWithin; ++i) {
@@ -284,7 +284,7 @@ class BackwardChunks {
     }
   }
 
-  // And what is taken from each by the tokens from it on.
+  // Adds for each of these keys what the tokens from it on take from it.
   void of_later_tokens(std::int64_t first, std::int64_t d) const {
     Vec sum[kWithin] = {};
     ATTN_UNROLL for (int n = 0; n < kWithin; ++n) {

@@ -42,7 +42,7 @@ inline void multiply(const Left& a, const Matrix& b, const Matrix& c, std::int64
                        beside...);
 }
 
-// The same for a lower triangle of so many rows, and for the upper one that it is by columns.
+// These do the same for a lower triangle of so many rows, and for the upper one that it is by columns.
 template <bool kAccumulate>
 inline void multiply_lower(const Matrix& a, const Matrix& b, const Matrix& c, std::int64_t rows) {
   for (std::int64_t i = 0; i < rows; i += kRows) {
@@ -107,7 +107,7 @@ inline void solve(const Matrix& l, bool reversed, const float* factor, const Mat
   for (; column < x.width; column += kWidth * kLanes) solve_columns<kWidth>(l, reversed, factor, x, y, rows, column);
 }
 
-// What tokens of a chunk keep: a number each, or one for each channel.
+// The tokens of a chunk keep these shares of the state: a number each, or one for each channel.
 struct Gains {
   float* data;
   std::int64_t width;  // 0: a number each
@@ -182,7 +182,7 @@ class Chunk {
     scale_rows(kept_after, k, written_k);
   }
 
-  // Of loaded tokens; scaled.
+  // Loads the queries of the tokens that are loaded, and scales them.
   void load_queries() {
     for (std::int64_t i = 0; i < kChunk; ++i) {
       take(p_.q, i, p_.d_k, q);
@@ -305,7 +305,7 @@ class Chunk {
   }
 
  public:
-  // What is kept from each token before a cut up to it, and from it to each token behind.
+  // Computes what is kept from each token before a cut up to it, and from it to each token behind.
   void keep_from(const Cut& cut) {
     each_column(k, [&](std::int64_t d) {
       Vec g = splat(1.f);
@@ -318,7 +318,7 @@ class Chunk {
     });
   }
 
-  // The same rows of `to`.
+  // Scales rows [first, end) of `from` by what is kept from or up to the cut, into the same rows of `to`.
   void scale_from_cut(const Matrix& from, std::int64_t first, std::int64_t end, const Matrix& to) const {
     for (std::int64_t i = first; i < end; ++i) {
       each_column(

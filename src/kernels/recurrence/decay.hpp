@@ -1,4 +1,4 @@
-// What a state keeps: exp of a logarithmic decay.
+// A state keeps a share of itself: exp of a logarithmic decay.
 #pragma once
 
 #include "kernels/recurrence/problem.hpp"
@@ -26,7 +26,7 @@ inline __attribute__((always_inline)) Vec exp_decay(Vec x) {
   return x > splat(88.f) ? splat(__builtin_inff()) : y;
 }
 
-// Of token t, for rows [d, d + count) of the state, the others 0.
+// Returns what is kept at token t, for rows [d, d + count) of the state; by channel the others have 1.
 inline __attribute__((always_inline)) Vec kept(const Recurrence& p, std::int64_t t, std::int64_t d, int count) {
   if (!p.decay) return splat(1.f);
   const float* decay = p.decay + t * p.decay_step;

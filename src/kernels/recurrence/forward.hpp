@@ -154,7 +154,7 @@ class ForwardPanels {
     if (result.state) end(result.state);
   }
 
-  // The same of one token that goes on from a state.
+  // Does the same for one token that goes on from a state.
   void run_step(const RecurrenceResult& result) { p_.delta ? step<true>(result) : step<false>(result); }
 
  private:
@@ -235,7 +235,7 @@ class ForwardPanels {
     });
   }
 
-  // What the next tokens are, and where these tokens' outputs go, on their way to L2 beside the sweeps.
+  // Begins to bring to L2, beside the sweeps, the next tokens and the place where these tokens' outputs go.
   void fetch(const RecurrenceResult& result, std::int64_t t, int tokens) {
     const std::int64_t next = t + tokens, count = least_of(2 * kPairs, p_.tokens - next);
     const std::int64_t bytes = element_bytes(p_.element);
@@ -335,7 +335,7 @@ class ForwardPanels {
                      : each.template operator()<1, 0>(pair, pair, last);
   }
 
-  // What the tokens of a pair write, and their outputs in place of their values.
+  // Computes what the tokens of a pair write, and puts their outputs in place of their values.
   template <bool kDelta, int kTokens>
   void finish(const Pair& pair, int i, float* v, const PanelVectors& recall, const PanelVectors& out,
               PanelVectors& delta) {

@@ -1,4 +1,4 @@
-// What a recurrence's kernels are handed: one sequence of one head, or of one query head of a state.
+// A recurrence's kernels are handed these: one sequence of one head, or of one query head of a state.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct RecurrenceKernel {
   void (*forward)(const Recurrence&, const RecurrenceResult&, std::int64_t first_panel, std::int64_t panels,
                   void* scratch);
   int chunk;  // tokens
-  // Of `segment` chunks the states are kept at once.
+  // The states of `segment` chunks are kept at once.
   std::size_t (*backward_scratch)(const Recurrence&, std::int64_t segment);
   void (*backward)(const Recurrence&, const RecurrenceGradient&, std::int64_t segment, void* scratch);
 };

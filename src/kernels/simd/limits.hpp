@@ -1,4 +1,4 @@
-// What the processor can do at best, to measure the kernels by. Nothing here computes anything of use: results go
+// Does what the processor can do at best, to measure the kernels by. Nothing here computes anything of use: results go
 // to `sink`, so that the compiler leaves the work in.
 #pragma once
 

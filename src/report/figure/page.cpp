@@ -21,7 +21,7 @@ pre { overflow-x: auto }
 </style>
 )";
 
-// What a figure calls itself, escaped as it lies there.
+// Returns the title of a figure, escaped as it stands there.
 std::string_view title_of(std::string_view svg) {
   constexpr std::string_view open = "<title>", close = "</title>";
   const std::size_t at = svg.find(open), end = svg.find(close);

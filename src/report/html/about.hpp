@@ -1,4 +1,4 @@
-// What a page tells of its text and of what computed it, beside the numbers.
+// Writes what a page tells beside the numbers, of its text and of what computed it.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace attn::report_page {
 
-// What the page's labels say.
+// The page's labels say this.
 struct Words {
   std::vector<std::string> queries, keys;
   std::string title, unit;

@@ -56,8 +56,8 @@ struct Pool {
   Comparison kept;  // of cells that are one weight
 };
 
-// Of the rows that become one row of cells, by the column: the largest weight, the largest finite one, and whether a
-// weight is kept. One column after the other has nothing to branch on.
+// Holds for the rows that become one row of cells, by the column, the largest weight, the largest finite one, and
+// whether a weight is kept. A loop over columns has nothing to branch on.
 struct PooledRow {
   std::vector<float> largest, finite;
   std::vector<char> kept;

@@ -1,4 +1,4 @@
-// What can be wrong with attention weights, looked for.
+// Looks for what can be wrong with attention weights.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct Comparison {
   void add(const Comparison& other);
 };
 
-// What was found in one head, or in many.
+// Holds what was found in one head, or in many.
 struct HeadHealth {
   Comparison sums, scores, weights, contexts;
   std::int64_t empty = 0, nan = 0, inf = 0;  // rows without keys; numbers

@@ -1,4 +1,4 @@
-// What the page says of a layer beside its numbers: a page that is made has it, and one that computes makes it anew.
+// Writes what a page says of a layer beside its numbers: a page that is made has it, one that computes makes it anew.
 #pragma once
 
 #include <vector>

@@ -11,8 +11,8 @@ std::string_view page_html() noexcept;  // with {{…}} where the rest goes
 std::string_view page_style() noexcept;
 // The script's files in order; together they are one script, whose SHA-256 in hexadecimal is script_sha256().
 std::span<const std::string_view> page_scripts() noexcept;
-// What a page that computes has more: the ends of its script and its style, with which their hashes are other ones, the
-// script by which it calls the library, the rest of what a worker runs, and src/web/attn.wasm.gz.
+// A page that computes has more: the ends of its script and its style, which make their hashes other ones, the script
+// by which it calls the library, the rest of what a worker runs, and src/web/attn.wasm.gz.
 std::span<const std::string_view> page_live_scripts() noexcept;
 std::string_view live_script_sha256() noexcept;
 std::string_view page_live_style() noexcept;

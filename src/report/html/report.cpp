@@ -73,8 +73,8 @@ void write_steps(Json& json, const Block& block, const Plan& plan, Comparison& k
   json.end();
 }
 
-// What is compressed of a layer: the length of its JSON in four bytes, the JSON, blanks up to a multiple of four, and
-// the bytes that the JSON names.
+// Returns what is compressed of a layer: the length of its JSON in four bytes, the JSON, blanks up to a multiple of
+// four, and the bytes that the JSON names.
 std::string packed(const Json& json, const std::string& bytes) {
   std::string text = json.str();
   text.append((4 - text.size() % 4) % 4, ' ');
@@ -104,7 +104,7 @@ std::string policy(const std::optional<LiveModel>& live) {
          "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 }
 
-// What a page that computes holds: the library, and the model. A module's weights are the report's own.
+// Returns what a page that computes holds: the library, and the model. A module's weights are the report's own.
 std::string live_parts(const LiveModel& model) {
   const auto as_base64 = [](const std::string& bytes) { return base64(std::as_bytes(std::span(bytes))); };
   const std::string engine = "<script id=\"library\">" + std::string(page_library()) +
@@ -181,7 +181,7 @@ void ReportWriter::State::choose_start() {
   options.layer = options.layer.value_or(0);
 }
 
-// What is computed anew begins with numbers that the page holds.
+// Throws Error (argument) unless the page holds the numbers with which what is computed anew begins.
 void ReportWriter::State::require_live(const Block& block) const {
   if (!options.live || !options.live->weights.empty()) return;
   if (!find_module_kind(options.module)) {
@@ -217,7 +217,7 @@ void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> nu
   blocks.push_back(block_json(block, number));
 }
 
-// What the map of heads shows, then the steps, which are compressed where they are many and not shown first.
+// Writes what the map of heads shows, then the steps, which are compressed where they are many and not shown first.
 std::string ReportWriter::State::block_json(const Block& block, std::optional<std::int64_t> number) {
   Json json;
   json.object().name("label").text(block.label);

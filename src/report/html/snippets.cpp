@@ -36,7 +36,7 @@ std::string rates(const RotaryFrequencies& rope, const char* ending) {
   return all;
 }
 
-// What both languages need to know.
+// Both languages need to know this.
 struct Told {
   const ReportOptions& options;
   const ModuleKind& kind;
@@ -56,7 +56,7 @@ std::string torch_linear(std::string_view name, std::int64_t from, std::int64_t 
   return line(name, " = torch.nn.Linear(", from, ", ", to, ", bias=", bias ? "True" : "False", ")");
 }
 
-// In the order in which the module draws its weights.
+// Returns the names in the order in which the module draws its weights.
 Lines drawn(const Told& told) {
   if (told.config.layer_order == LayerOrder::kqv) return {"W_key", "W_query", "W_value"};
   return {"W_query", "W_key", "W_value"};
@@ -95,7 +95,7 @@ Lines torch_weights(const Told& told, std::int64_t size) {
   return lines;
 }
 
-// Each head with matrices of its own, one after the other.
+// Writes heads with matrices of their own, one after the other.
 Lines torch_wrapper(const Told& told, const Lines& body) {
   const ModuleConfig& c = told.config;
   const Lines names = drawn(told);

@@ -64,7 +64,7 @@ function changed(say, adds) {
   };
 }
 
-// What meets the state: elu + 1 of a projection, or its silu made 1 long.
+// Explains a number that meets the state: elu + 1 of a projection, or its silu made 1 long.
 function mapped({ block, step, head, row, column }) {
   const from = block.step(step.name.replace("mapped ", ""));
   if (!from || !report.kind?.recurrent) return missing();

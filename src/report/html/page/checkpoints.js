@@ -1,5 +1,5 @@
-// What a run of attn train has kept on its way: a slider puts the weights of a step in the model's place, and loss, next
-// tokens, every layer and the names of heads follow.
+// Shows what a run of attn train has kept on its way: a slider puts the weights of a step in the model's place, and
+// loss, next tokens, every layer and the names of heads follow.
 
 const stepName = (at) => (at === undefined ? "the end of the run" : `step ${live.steps[at]}`);
 function checkpointField() {

@@ -1,4 +1,4 @@
-// What was looked for in these numbers, and found.
+// Shows what was looked for in these numbers, and found.
 
 function checksPanel(host) {
   if (!report.health.length) return;

@@ -34,7 +34,7 @@ const rangeOf = (matrix) => held(ranges, matrix, () => {
 });
 
 const scaleNames = { linear: "linear", row: "by row", log: "logarithmic" };
-// What "auto" means, as in the library's other figures: by row from 12 tokens on.
+// Returns the scale to draw on. "auto" is by row from 12 tokens on, as in the library's other figures.
 function chosenScale(wanted, matrix) {
   const { low } = rangeOf(matrix), side = Math.max(matrix.rows, matrix.columns) * (matrix.factor ?? 1);
   if (low < 0) return "linear";

@@ -110,7 +110,7 @@ class Block {
   softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); }
   // The step whose scores this one changes.
   before(name) { return this.steps.slice(0, Math.max(this.steps.indexOf(this.step(name)), 0)).findLast((step) => step.kind === "scores"); }
-  // Of an exact report a byte for each query and key of a head, 1 where the key is masked; undefined without a mask.
+  // Returns a byte for each query and key of a head, 1 where the key is masked; undefined without a mask, or not exact.
   masked(head) {
     const step = this.step("masked");
     if (!report.exact || !(step || this.causal)) return undefined;
@@ -124,7 +124,7 @@ const future = (rows, columns) => Uint8Array.from({ length: rows * columns }, (_
 const blocks = report.blocks.map((block) => new Block(block));
 const openBlock = () => blocks.find((block) => !block.packed);
 
-// What a map holds, made where it does not yet.
+// Returns what a map holds, and makes it where it is not there yet.
 function held(map, key, make) {
   if (!map.has(key)) map.set(key, make());
   return map.get(key);
@@ -159,7 +159,7 @@ function exactly(x) {
   return String(digits ? Number(x.toPrecision(digits)) : x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
-// What the page says of words, in the unit of its text: a model reads tokens, or bytes.
+// Says in the unit of the page's text what is said of words: a model reads tokens, or bytes.
 const say = (text) => text.replace(/\bword/g, report.unit).replace(/\bWord/g, report.unit[0].toUpperCase() + report.unit.slice(1));
 // A token as a short label: what cannot be seen is named, outer blanks too; marks of direction do not act.
 function word(token, most = 14) {

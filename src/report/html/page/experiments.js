@@ -34,14 +34,14 @@ const experiments = {
   },
 };
 
-// What is asked is of the text, the weights and the changes that are there; another answer takes what was found away.
+// Asks about the text, the weights and the changes that are there; another answer takes away what was found.
 function askExperiment(kind) {
   const other = byId("experiment-other").value, { at, edits } = live.now;
   fill(live.found, "Computing …");
   live.trying = { number: live.shown, turn: (live.trying?.turn ?? 0) + 1, asked: live.asked, experiment: kind, other, ids: live.ids, edits, at };
   live.worker.postMessage(live.trying);
 }
-// Of many passes some are left: they are run as long as nothing else is asked.
+// Runs the passes that are left of many, as long as nothing else is asked.
 function goOn(left) {
   if (live.asked !== live.trying.asked) return fill(live.found, "Left off, since something else was asked.");
   const bar = live.found.querySelector("progress") ?? element("progress", { max: left, "aria-label": "Passes" });

@@ -14,7 +14,7 @@ function flowPlaces(block) {
   const has = (name) => block.step(name), projected = ["queries", "keys", "values"].filter(has), several = projected.length > 1;
   const row = several ? 0.5 : 0, low = Math.max(projected.length - 1, 0), asked = has("query latents") ? 1 : 0;
   const last = has("values") && several ? row + 0.75 : row;
-  // Of each column the row of its first card, and the steps that may stand there.
+  // Each column has the row of its first card, and the steps that may stand there.
   const columns = [
     [has("source") ? row : low / 2, "inputs", "source"], [low, "compressed"], [low - asked, "query latents", "latents"], [0, ...projected],
     [0, "rotated queries", "rotated keys"], [0, "mapped queries", "mapped keys", "beta", "decay"], ...pairsOf(block).map((name) => [row, name]),

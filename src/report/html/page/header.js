@@ -1,6 +1,6 @@
 // The page's head: what attention does, where these numbers come from, and whether their checks hold.
 
-// What the steps below do, in the words of what this module has.
+// Explains what the steps below do, in the words of what this module has.
 function explanation() {
   const block = openBlock(), has = (name) => block.step(name), heads = block.heads, hidden = has("masked") || block.causal;
   const asks = has("source") ? "Attention lets each word of one text take what it needs from the words of another." : "Attention lets each word take what it needs from the others.";

@@ -15,7 +15,7 @@ const barCell = (x, share, { wrong, digits } = {}) => element("td", { class: ["n
 // A matrix of a lab, under its title.
 const labFigure = (title, id, matrix, view) =>
   element("div", { id }, element("h3", {}, title), matrixFigure({ matrix, scale: scaleOf(matrix), label: title, ...view }, id));
-// What two ways differ by.
+// Returns by how much two ways differ at most.
 const apart = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
 // A figure of queries and keys shows and moves what is selected.
 const pickedPair = () => ({ selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) });

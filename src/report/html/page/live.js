@@ -23,7 +23,7 @@ function askSpace() {
 
 const valuesOf = (found) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
 function showAnswer(answer, base) {
-  // What was changed in between does not follow from what was before it, and that is no fault.
+  // A number that was changed does not follow from what was before it: that is no fault, so that no check is shown.
   const health = live.now.edits.length ? [] : answer.health;
   Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health });
   blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b], headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head)));
@@ -106,7 +106,7 @@ function numberSet(text) {
   if (value !== "-inf" && !Number.isFinite(value)) return said("A number is needed, or -inf.");
   edited({ ...placeOf(step), value });
 }
-// Of the scores that softmax takes: the selected key is hidden from the selected query, or seen again.
+// Hides the selected key from the selected query, in the scores that softmax takes, or lets it be seen again.
 function maskToggled() {
   const block = currentBlock(), step = block.softmaxInput();
   if (!step) return said("This layer has no scores to mask.");

@@ -12,7 +12,7 @@ function legend(scale, { name = "" } = {}) {
 
 const legendName = ({ kind }, name) => named(name, ["row", "log"].includes(kind) && `scale ${scaleNames[kind]}`);
 
-// What a colour of the bar does not tell.
+// Lists what no colour of the bar tells.
 function otherKinds(scale) {
   return [
     scale.masked > 0 && { kind: "masked", text: "masked" }, scale.minus > 0 && { kind: "masked", text: "−∞" },
@@ -116,7 +116,7 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
     factor > 1 && quiet(`Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`));
 }
 
-// What differs from the pass without changes, above the picture; a table outlines its cells.
+// Marks on top of the picture what differs from the pass without changes; a table outlines its cells.
 const changeMarks = (matrix) => matrix.changed?.includes(1) && bitmap(matrix, "changes", (pixels) =>
   matrix.changed.forEach((yes, i) => yes && (pixels[i] = pixel([230, 90, 0, 150]))));
 

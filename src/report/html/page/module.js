@@ -3,7 +3,7 @@
 
 const wordsOf = (step, tokens) => step && { tokens, values: step.values, width: step.columns };
 
-// As a safetensors file.
+// Returns the parameters as a safetensors file.
 function stateFile(parameters) {
   const header = {}, all = Object.entries(parameters);
   let end = 0;
@@ -93,7 +93,7 @@ function weightsPanel() {
   return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), controls(list, field("the selected weight becomes", value), button("weight-set", "Set", set)), view);
 }
 
-// What acts on this module, and its value where nothing was changed.
+// Makes a field for each option that acts on this module; where nothing was changed it has the module's value.
 function optionFields() {
   const { linear, mask } = report.kind, now = { ...live.config, seed: live.seed, ...live.now.options };
   const change = (name, value) => {

@@ -57,7 +57,7 @@ function leakPanel(host) {
 }
 
 // ---- dropout, drawn again and again, as PyTorch draws it ---------------------------------------------------------------
-// What a pass in train mode leaves of the weights, of every head.
+// Returns what a pass in train mode leaves of every head's weights.
 function droppedWeights() {
   pass(live.drops, wordsOf(stepAt("inputs"), report.tokens), wordsOf(stepAt("source"), report.keyTokens), editsOfSteps().filter(({ step }) => !step.endsWith("dropped")));
   const { rows, columns } = stepAt("weights"), steps = live.drops.steps();

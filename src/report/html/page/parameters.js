@@ -1,4 +1,4 @@
-// What the report says of its module, as the panels read it: each head's weights, how positions turn, the scale, the mask.
+// Reads for the panels what the report says of its module: each head's weights, how positions turn, scale and mask.
 
 const config = report.config;
 const isWrapper = Object.hasOwn(report.parameters, "heads.0.W_query.weight");

@@ -27,12 +27,12 @@ function addressOf({ text, source, ids, ...others }) {
   return Object.keys(found).length ? `&${new URLSearchParams(found)}` : "";
 }
 
-// Not at each letter: browsers count how often a page changes its address.
+// Waits a moment, not to do this at each letter: browsers count how often a page changes its address.
 function share() {
   clearTimeout(live.sharing);
   live.sharing = setTimeout(() => { changesHash = addressOf(live.now); history.replaceState(null, "", hashOf(state)); }, 400);
 }
-// What an address asks for. Throws LibraryError, whose words are the page's.
+// Returns what an address asks for. Throws Error with words for the page to show.
 function readAddress(hash) {
   const found = new URLSearchParams(hash.slice(1)), change = {}, most = 10000, wrong = (what, got) => { throw new Error(`[address] expected ${what}; found ${word(got, 60)}`); };
   for (const name of ["text", "source"]) {
@@ -70,7 +70,7 @@ function restore(hash) {
 }
 window.addEventListener("hashchange", ({ newURL }) => restore(new URL(newURL).hash));
 
-// What cannot be done is taken back, but for the texts, which are typed: of an address all of it.
+// Takes back what cannot be done, but for the texts, which are typed; of an address it takes back all.
 function refused(error, ofAddress) {
   const restoring = live.restoring === live.asked || ofAddress;
   live.restoring = live.selected = undefined;
@@ -84,7 +84,7 @@ function refused(error, ofAddress) {
   ask({ ...live.now, ...(ofAddress ? {} : live.begun) });
   showFields();
 }
-// What is said beside an answer.
+// Says what there is to say beside an answer.
 function answered(more) {
   said([live.notice, more].filter(Boolean).join(" "));
   [live.notice, live.restoring] = ["", undefined];

@@ -104,7 +104,7 @@ function spaceSvg(figure) {
   const near = new Set([state.query, ...(isSelf() ? tops.map((top) => top.key) : [])]), isClose = ({ i }) => report.tokens.length <= 24 || near.has(i);
   const all = [...report.tokens.keys()].filter((i) => [words, contexts].every((set) => !set || isFinitePoint(pointAt(set, i)))).map((i) => vector(figure, place, i));
   const close = all.filter(isClose), far = all.filter((one) => !isClose(one));
-  // Of a long text all but the near ones, as one path for the words and one for the contexts.
+  // Draws all of a long text but the near ones, as one path for the words and one for the contexts.
   const dots = (set, name, at) => set && far.length > 0 && element("path", { class: ["dots", name], d: far.map(({ ends }) => ends.at(at).map((x) => x.toFixed(1))).map(([x, y]) => `M${x} ${y}h0`).join("") });
   const shown = words && contexts ? "Words as vectors from the origin, their contexts hollow." : `${words ? "Words" : "Contexts"} as vectors from the origin.`;
   return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: ["space", frame.flat && "flat"], role: "img", tabindex: 0, "data-keys": !frame.flat, "data-unit": unit, "data-centre": frame.centre.join(" "),

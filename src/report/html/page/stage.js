@@ -1,6 +1,6 @@
 // The steps as a strip; the chosen one large, and beside it where the selected number comes from.
 
-// What several heads become, taken together.
+// Heads are shown one by one, or several become one of these together.
 const views = { head: "one head", average: "average of heads", maximum: "maximum of heads", difference: "difference of two heads" };
 const together = {
   average: (values) => values.reduce((sum, x) => sum + x, 0) / values.length,
@@ -13,7 +13,7 @@ function combine(step, view, heads) {
   return { ...parts[0], values: parts[0].values.map((_, i) => together[view](parts.map(({ values }) => values[i]))), masked: maskedInAll(parts.map(({ masked }) => masked)) };
 }
 
-// What the stage shows of a step: one head, or several taken together.
+// The stage shows one head of a step, or several taken together.
 const combined = new Map();
 function stageMatrix(step) {
   const { heads } = currentBlock(), view = step.pairs && heads > 1 ? state.view : "head";

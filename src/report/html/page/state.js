@@ -1,4 +1,4 @@
-// What is selected. One query, key and head drive every panel; the address's hash holds them.
+// The selection: one query, key and head drive every panel; the address's hash holds them.
 
 const state = { block: Math.max(blocks.indexOf(openBlock()), 0), head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
 const address = location.hash;  // as it was opened
