@@ -1,4 +1,4 @@
-// How long linear_attention() takes, and which share of the processor's multiply-adds it reaches:
+// Measures how long linear_attention() takes, and which share of the processor's multiply-adds it reaches:
 //     bench_linear_attention TOKENS HEADS D RULE(gated|channel|softmax) REPEATS
 // prints one line a pass: its milliseconds of processor time, which other work on the machine adds little to, over the
 // threads, and the share by 7 d² operations a token forward and 16 d² + 11 · 32 d backward. Threads are

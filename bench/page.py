@@ -75,7 +75,7 @@ OPS = {
     "module-training": "The same, forward and backward.",
 }
 
-# Of each program: the title, its arguments, what it measures, and how many columns of its table name a row.
+# Each program's title, its arguments, what it measures, and how many columns of its table name a row.
 PROGRAMS = {
     "train.py": ("Training a GPT", ["--attn", None, "--rounds", "2"],
                  "A step of 6 layers, 6 heads, 384 wide, with 256 tokens of context and 16 texts, on two threads. PyTorch "
@@ -99,7 +99,7 @@ PROGRAMS = {
                            "Small calls show what a call costs; below 1, attn is faster.", 3),
 }
 
-# What was measured of a program on a machine that has no file in bench/results; a paragraph below its table.
+# A paragraph below a program's table tells what it measured on a machine that has no file in bench/results.
 ELSEWHERE = {
     "train.py": "On two cores of an AMD Zen 3, which has AVX2 alone, the ratio in float32 is lower: 1.31, 1.23 and 1.03 on two "
                 "threads, and 1.00, 1.06, 0.98, 1.11 and 1.05 on one, each by a run of `bench/train.py --precision highest` "

@@ -41,7 +41,7 @@ class Row:
         return self.fields
 
     def value(self, part):
-        """Of a mask part like softcap=50; None when the row has no such part."""
+        """The number of a mask part like softcap=50; None when the row has no such part."""
         return next((float(p.split("=")[1]) for p in self.parts if p.startswith(part + "=")), None)
 
     def only(self, *parts):

@@ -1,4 +1,4 @@
-# What the command tells of itself, laid out as it is installed: manual pages, and completions of three shells.
+# Writes what the command tells of itself, laid out as it is installed: manual pages, and completions of three shells.
 # cmake -D ATTN=build/attn -D OUT=build/share -P cmake/documents.cmake
 function(write_told file)
   execute_process(COMMAND ${ATTN} ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)

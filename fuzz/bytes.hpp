@@ -26,7 +26,7 @@ class Bytes {
     for (int i = 0; i < 8; ++i) value = value << 8 | byte();
     return value;
   }
-  // From `low` to `high`, which are less than 2^16 apart.
+  // Reads a number from `low` to `high`, which are less than 2^16 apart.
   std::int64_t number(std::int64_t low, std::int64_t high) {
     const auto wide = static_cast<std::uint64_t>(high - low) + 1;
     std::uint64_t value = byte();

@@ -1,4 +1,4 @@
-// What every fuzzer does: parse the bytes, then touch what came out.
+// Helpers of the fuzzers that parse their bytes, and then touch what came out.
 #pragma once
 
 #include <cstddef>

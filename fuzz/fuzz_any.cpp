@@ -1,4 +1,4 @@
-// What io::load() does with a file of any name: the format is found out from the content.
+// Fuzzes what io::load() does with a file of any name: it finds out the format from the content.
 #include "fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

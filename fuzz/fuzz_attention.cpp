@@ -132,7 +132,7 @@ void run_operator(Bytes& bytes, Elements& elements, const Sizes& s, DType dtype)
   if (options.relative_bias.table.defined()) compare(found.relative_bias, expected.relative, "drelative");
 }
 
-// What a cache holds of one item, grown by chunks and cut at places that the bytes choose.
+// Grows a cache by chunks, and cuts it at places that the bytes choose. `keys` and `values` get the rows of each item.
 void fill(Bytes& bytes, Elements& elements, const Sizes& s, DType dtype, KVCache& cache, std::vector<Tensor>& keys,
           std::vector<Tensor>& values) {
   const auto join = [](const Tensor& a, const Tensor& b) {

@@ -174,7 +174,7 @@ void change(Json& json, Bytes& bytes, const Keys& keys) {
   }
 }
 
-// Of a .safetensors file: its header's values, under a length that is right.
+// Changes a value in the header of a .safetensors file, under a length that is right.
 void change_header(std::string& file, Bytes& bytes) {
   std::uint64_t length = 0;
   if (file.size() < sizeof length) return;

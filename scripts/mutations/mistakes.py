@@ -170,12 +170,12 @@ def whole_statement(path: str, lines: list[str], number: int) -> bool:
 
 
 def expand(instead: str, found: re.Match[str], line: str) -> str:
-    """What stands there instead: groups are what the line itself has, with its strings."""
+    """The text that stands there instead; groups are what the line itself has, with its strings."""
     return re.sub(r"\\(\d)", lambda group: line[found.start(int(group[1])):found.end(int(group[1]))], instead)
 
 
 def mistakes(path: str, text: str, number: int) -> dict[str, list[str]]:
-    """What can go wrong in a line: by kind, the line as it would then be."""
+    """The mistakes that a line can have: by kind, the line as it would then be."""
     lines, masked = text.split("\n"), hidden(path, text).split("\n")
     line, found = lines[number], {}
     for kind, rules in PATTERNS[Path(path).suffix].items():

@@ -44,7 +44,7 @@ class Mutation:
         return not patterns or any(re.search(p, self.name()) for p in patterns)
 
     def fits(self, text: str) -> str:
-        """What is wrong with it, for the text of its file; nothing if all is well."""
+        """Tells what is wrong with it, for the text of its file; nothing if all is well."""
         if not self.before or self.after is None or self.before == self.after:
             return "expected a line with - and one with + that differ"
         if self.line is not None:
@@ -175,7 +175,7 @@ class Tree:
         return failed[0] if failed else "all"
 
     def passes_unbroken(self, program: str, m: Mutation, test: str) -> bool:
-        """What fails unbroken catches nothing."""
+        """Whether the test passes without the mistake; one that fails unbroken catches nothing."""
         known = self.catchers[of(program, m.unit)]
         if test in known:
             known.remove(test)
@@ -185,7 +185,7 @@ class Tree:
         return True
 
     def objects(self, m: Mutation) -> list[str]:
-        """What is compiled of the file, of tests apart; of the units, for one alone."""
+        """The object files that the file is compiled into, but for tests'; with a unit, those of that unit's kernels alone."""
         if not self.uses:
             _, text = self.run(["ninja", "-t", "deps"], cwd=self.build)
             for block in text.split("\n\n"):

@@ -1,5 +1,5 @@
-// What is promised of batches: the bits of an item's output and gradients depend on its own queries, keys, values and
-// options alone. Here each item is computed alone, its keys cut to its length, and among random neighbours: by lengths,
+// The bits of an item's output and gradients depend on its own queries, keys, values and options alone, as is promised
+// of batches. Here each item is computed alone, its keys cut to its length, and among random neighbours: by lengths,
 // in packed sequences, in caches and on 1 to 8 threads; sizes lie on both sides of wherever the plans change.
 #include <tuple>
 
@@ -12,7 +12,7 @@
 namespace attn::test {
 namespace {
 
-// What of the plans decides how an item is computed.
+// Returns those parts of the plans that decide how an item is computed.
 auto decided(std::int64_t tq, std::int64_t tk, const kernels::Kernels& kernels) {
   kernels::Problem p{};
   p.batch = p.hq = p.hkv = 1, p.tq = tq, p.tk = tk, p.d = p.dv = 64;
@@ -67,7 +67,7 @@ Shapes some_shapes(std::mt19937& rng) {
   return s;
 }
 
-// What all items have in common.
+// Draws the options that all items have in common.
 AttentionOptions some_options(std::mt19937& rng, const Shapes& s) {
   AttentionOptions o;
   o.mask.is_causal = chance(rng, 0.4);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned kSeconds = 60;
 
-// Whether body() holds in a forked child, which is killed when it hangs.
+// Tells whether body() holds in a forked child, which is killed when it hangs.
 testing::AssertionResult holds_in_child(const std::function<bool()>& body) {
   const pid_t child = fork();
   if (child == 0) {

@@ -128,7 +128,7 @@ TEST(Mask, NothingBehindItIsRead) {
       const Tensor bad_k = k.clone(), bad_v = v.clone();
       bad_k.select(2, 2).fill(poison), bad_v.select(2, 2).fill(poison);
       const AttentionOptions options{.mask = mask};
-      // To rounding: rows beside a NaN are computed again.
+      // Numbers agree but for rounding, as rows beside a NaN are computed again.
       const double close = dtype == DType::bf16 ? 1e-2 : 1e-6;
       expect_close(attention(q, bad_k, bad_v, options).output, attention(q, k, v, options).output, close, "output");
       const auto found = attention_backward(g, q, bad_k, bad_v, options);
@@ -207,7 +207,7 @@ TEST(Attention, TracesItsStepsInOrder) {
   EXPECT_FALSE(attention(q, k, v).weights.defined());
 }
 
-// Each step from the one before, by its definition.
+// Each step follows from the one before, by its definition.
 TEST(Attention, TracesWhatEachStepChanges) {
   std::mt19937 rng(2);
   const std::int64_t t = 4;

@@ -8,7 +8,7 @@ namespace {
 
 using SomeHeads = kernels::CallsOnUnits;
 
-// What the options have of query heads [first, last).
+// Returns the options for query heads [first, last) alone.
 AttentionOptions of_heads(const AttentionOptions& options, std::int64_t hq, std::int64_t first, std::int64_t last) {
   AttentionOptions some = options;
   for (Tensor* t : {&some.mask.keep, &some.mask.bias, &some.mask.block_keep, &some.dropout_keep}) {

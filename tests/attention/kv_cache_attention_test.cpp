@@ -62,8 +62,8 @@ AttentionResult exact(const Call& call, const KVCache& cache) {
   return attention(call.q.to(DType::f32), k, v, options, &steps);
 }
 
-// Of the largest value: float32's sums; the output's, and where q and cache share a 16-bit dtype the weights',
-// rounding.
+// Returns the tolerance, as a share of the largest value: for float32's sums, for the output's rounding and, where q
+// and cache share a 16-bit dtype, for that of the weights.
 double tolerance(const Tensor& q) {
   if (q.dtype() == DType::f32) return 32 * 0x1p-24;
   return q.dtype() == DType::bf16 ? 4 * 0x1p-9 : 4 * 0x1p-12;
@@ -128,7 +128,7 @@ TEST(KVCacheAttention, ABatchItemAloneIsTheSame) {
   });
 }
 
-// What a decoder does: token by token, and each output is the row of the whole sequence's causal attention.
+// A decoder takes a few tokens a step, and each output is the row of the whole sequence's causal attention.
 TEST(KVCacheAttention, StepByStepIsTheWholeSequence) {
   for_seeds(4, [](std::mt19937& rng) {
     const std::int64_t tokens = 70;

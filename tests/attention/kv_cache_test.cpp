@@ -30,7 +30,7 @@ TEST(KVCache, KeepsItsRows) {
   });
 }
 
-// As a view may have them: of every dimension, also the last, some reversed.
+// A view may have any stride in every dimension, also in the last, and some reversed.
 TEST(KVCache, ReadsRowsOfAnyStrides) {
   for (const DType dtype : kStored) {
     for_seeds(8, [dtype](std::mt19937& rng) {

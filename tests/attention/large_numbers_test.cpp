@@ -72,7 +72,7 @@ TEST(LargeNumbers, ScoresThatOverflowHideNoOthers) {
   std::mt19937 rng(2);
   Tensor q = uniform(rng, {1, 1, 40, 8}, DType::f32), k = uniform(rng, {1, 1, 90, 8}, DType::f32);
   const Tensor v = uniform(rng, {1, 1, 90, 8}, DType::f32);
-  // Of key 30 the sum is -1e39, which comes of 1e39 - 2e39.
+  // The score of key 30 is 1e39 - 2e39 = -1e39: terms and sum overflow float32.
   q.slice(3, 0, 2).fill(1e20), k.slice(3, 0, 2).fill(0);
   k.set({0, 0, 30, 0}, 1e19), k.set({0, 0, 30, 1}, -2e19);
   const AttentionOptions options{.scale = 1};
@@ -201,7 +201,7 @@ TEST(LargeNumbers, OfASlopeTakeNothingFromTheKeyAtADistanceOfZero) {
   }
 }
 
-// What float32 knows of scores of 1e10 is known to 1000: weights that are computed once more from their log-sum-exp.
+// Float32 knows scores of 1e10 to about 1000 alone; the gradients compute weights once more from their log-sum-exp.
 TEST(LargeNumbers, OfScoresGiveFiniteGradients) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const bool weights : {false, true}) {

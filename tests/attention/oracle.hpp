@@ -105,7 +105,7 @@ inline double broadcast_at(const Tensor& t, const std::vector<std::int64_t>& ind
   return at.item();
 }
 
-// By the oracle, in float64.
+// Returns the oracle's result, in float64.
 inline AttentionResult by_definition(const Inputs& in) {
   const Sizes& s = in.sizes;
   const ::oracle::Result r = ::oracle::attention(::oracle::problem_of(in.q, in.k, in.v, in.options));

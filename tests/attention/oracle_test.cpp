@@ -13,7 +13,7 @@ struct Case {
   DType dtype;
 };
 
-// As a test may take: the oracle's loops see every element.
+// Draws inputs that are small enough for the oracle, whose loops see every element.
 Inputs small_inputs(std::mt19937& rng, DType dtype) {
   while (true) {
     Inputs in = tile_inputs(rng, dtype);

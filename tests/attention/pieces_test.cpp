@@ -112,7 +112,7 @@ AttentionOptions options_of(const Whole& w, std::int64_t first_query, const Rang
   return o;
 }
 
-// What the pieces give, put together: float64, of the whole's shapes.
+// The pieces' results, put together in float64 and in the whole's shapes.
 struct Together {
   AttentionResult result;
   AttentionGradient grad;
@@ -212,7 +212,7 @@ double error_of(const Tensor& found, const oracle::Numbers& expected) {
   return std::sqrt(sum);
 }
 
-// As ranks in a ring compute it: every piece of the queries against every piece of the keys.
+// Computes as ranks in a ring do: every piece of the queries against every piece of the keys.
 Together in_a_ring(const Whole& w, std::int64_t ranks) {
   std::vector<Range> pieces;
   for (std::int64_t n = 0; n < ranks; ++n) pieces.push_back({{w.s.tk * n / ranks}, {w.s.tk * (n + 1) / ranks}});
@@ -240,7 +240,7 @@ Known long_sequence(DType dtype) {
   return known;
 }
 
-// By norms, of results that are rounded alike; what is left to chance moves these by less than 2 %.
+// Compares the norms of errors, of results that are rounded alike; chance moves these by less than 2 %.
 TEST_P(Pieces, AreAsNearToTheTruthAsTheWhole) {
   static const std::vector<Known> all{long_sequence(DType::f32), long_sequence(DType::bf16)};
   for (const Known& known : all) {

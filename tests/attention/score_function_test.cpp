@@ -24,7 +24,7 @@ ScoreFunction plus(Bias bias) {
                                     [](auto, auto...) { return 1.0; });
 }
 
-// Both ways of one problem, forward and backward.
+// Expects the same of both ways to compute one problem, forward and backward.
 void expect_same(const Inputs& in, const AttentionOptions& built_in, const AttentionOptions& own, double close,
                  std::mt19937& rng) {
   SCOPED_TRACE(describe(in));
@@ -158,7 +158,7 @@ TEST(ScoreFunction, NanAndInfinityStayInTheirRow) {
         EXPECT_TRUE(std::isnan(values(of(found.lse, 1))[0]));
       }
     }
-    // What a mask hides is ignored.
+    // The causal mask hides the poisoned score, which is then ignored.
     EXPECT_TRUE(identical(with(poison, true).output, with(0, true).output));
   }
 }
@@ -186,7 +186,7 @@ TEST(ScoreFunction, WithoutItsGradientServesForwardOnly) {
   }
 }
 
-// As a C library or numba's cfunc would give them: functions and a pointer, float32 alone.
+// A score function as a C library or numba's cfunc would give it: functions and a pointer, for float32 alone.
 struct Doubling {
   float factor;
   std::atomic<std::int64_t> scores{0}, gradients{0};

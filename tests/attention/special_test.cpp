@@ -109,7 +109,8 @@ TEST(SpecialNumbers, MakeAllWeightsOfARowNaN) {
   EXPECT_EQ(weights[3], 0);
 }
 
-// Of a bias by position, by distance or by a slope, beside keys that a bias of -inf hides.
+// Huge numbers in a bias by position, by distance or by a slope touch only the rows that see them. A bias of -inf
+// hides keys beside them.
 TEST(SpecialNumbers, OfABiasReachWhatSeesThemAlone) {
   for_seeds(200, [](std::mt19937& rng) {
     const std::int64_t tq = pick(rng, 1, 40), tk = pick(rng, 1, 40), d = 8;

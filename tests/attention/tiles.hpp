@@ -113,7 +113,8 @@ inline std::string describe(const Inputs& in) {
                                       : "0");
 }
 
-// Of the largest value: sums of a few hundred products, each rounded; and weights rounded to the element.
+// Returns the tolerance, as a share of the largest value: for sums of a few hundred products, each rounded, and for
+// weights that are rounded to the dtype.
 inline double tolerance(DType dtype) {
   if (dtype == DType::f32) return 32 * 0x1p-24;
   return dtype == DType::bf16 ? 4 * 0x1p-9 : 4 * 0x1p-12;

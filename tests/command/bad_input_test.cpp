@@ -1,4 +1,4 @@
-// What is wrong gives one clear message, the right exit code, and changes no file.
+// Wrong input gives one clear message and the right exit code, and changes no file.
 #include "command/command.hpp"
 
 namespace attn::test {
@@ -158,7 +158,7 @@ TEST_F(BadInput, TokensAndTensorNames) {
   refused("attn run simple --input two.npz --tensor third", kUsage, {"third", "first"});
 }
 
-// Of a file with several, one is named; or the error says how.
+// A flag names one of a file's several tensors; without it the error says how.
 TEST_F(BadInput, OneOfSeveralTensors) {
   const Tensor x = io::load_tensor(path("x.csv"));
   io::save_safetensors(path("two.safetensors"), {.tensors = {{"a", x}, {"b", x.slice(0, 0, 4)}}});

@@ -30,7 +30,7 @@ class BadModels : public Command {
     refused(line, status, {reason, "expected "});
   }
 
-  // By each verb that loads a model.
+  // Expects each verb that loads a model to refuse this one.
   void expect_no_model(const std::string& model, const std::string& reason) const {
     expect_refused("attn generate --ids 1,2 --model " + model, reason);
     expect_refused("attn generate --json --ids 1,2 3 --weights int8 --model " + model, reason);

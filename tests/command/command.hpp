@@ -48,7 +48,7 @@ class Command : public testing::Test {
   std::filesystem::path folder() const { return root_ / "work"; }
   std::filesystem::path path(const std::string& name) const { return folder() / name; }
 
-  // What a file holds; nothing where there is none.
+  // Returns what a file holds, and nothing where there is none.
   static std::string read(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -83,7 +83,7 @@ class Command : public testing::Test {
     EXPECT_TRUE(files() == before) << "files changed";
   }
 
-  // What `line` prints when its standard output is a terminal, of a known width or not.
+  // Returns what `line` prints when its standard output is a terminal, whose width is known unless `columns` is 0.
   std::string on_terminal(const std::string& line, unsigned short columns = 0) const {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     EXPECT_GE(terminal, 0);

@@ -20,7 +20,7 @@ class Completions : public Command {
     }
   }
 
-  // What bash replies to a line of words, of which the last is completed.
+  // Returns what bash replies to a line of words, of which it completes the last.
   std::string in_bash(const std::string& words) const {
     write("reply.sh", ". ./attn.bash\nCOMP_WORDS=(" + words +
                           ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_attn\nprintf '%s ' \"${COMPREPLY[@]}\"\n");
@@ -107,7 +107,7 @@ TEST_F(Completions, ManualPagesAreDrawnWithoutWarnings) {
     EXPECT_EQ(drawn.err, "") << verb;
     EXPECT_THAT(drawn.out, HasSubstr("NAME")) << verb;
     for (const std::string& example : examples_of(out_of("attn " + verb + " --help"))) {
-      // As it is typed: no dash or quote became another letter.
+      // The example is as it is typed: no dash or quote became another letter.
       EXPECT_THAT(drawn.out, HasSubstr(example.substr(0, 40))) << verb;
     }
   }

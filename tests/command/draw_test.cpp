@@ -8,7 +8,7 @@ namespace {
 
 class Draw : public Command {};
 
-// As in notebook 003, whose numbers attn check compares.
+// The draws are those of notebook 003, whose numbers attn check compares.
 TEST_F(Draw, AnInputAndThenItsHead) {
   const std::string flags = " head --input randn:4,8,32 --d-out 16 --seed 1337 ";
   Generator rng(1337);

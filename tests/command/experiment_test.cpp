@@ -111,7 +111,7 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   }
   expect_golden(shares, "heads");
   expect_golden(found("--attribution " + pair)["heads"], "parts");
-  // Of these two tokens alone: their logits' difference is what the parts add up to, as the model is and as changed.
+  // --next tells of the two tokens alone. The parts add up to their logits' difference, as the model is and as changed.
   const json two = found("--next --without 2.3 " + pair);
   EXPECT_EQ(two["next"].size(), 2u);
   EXPECT_EQ(two["next"][1]["id"], 11);
@@ -163,7 +163,7 @@ TEST_F(Experiment, ManyPassesAreAnnounced) {
   EXPECT_EQ(run(line("--effects")).err, "");
 }
 
-// Of an encoder, whose tokens have no chances, what its heads give.
+// An encoder gives no chances of tokens: only experiments on what its heads give take it.
 TEST_F(Experiment, TakesAnEncoder) {
   std::filesystem::copy(kTests / "lm/data/bert", path("bert"));
   std::filesystem::copy(path("llama/tokenizer.json"), path("bert/tokenizer.json"));
@@ -333,7 +333,7 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   out_of(page + "--layer 1 --head 6"), out_of(page + "--layer 2 --head 4");
   EXPECT_THAT(run(page + "--layer 2 --head 5").err, HasSubstr("[--head] expected a number from 1 to 4; found 5"));
   EXPECT_THAT(run(page + "--head 7").err, HasSubstr("[--head] expected a number from 1 to 6; found 7"));
-  // As many layers and heads that attend, and other states: refused in both directions, and losses are told alone.
+  // Models with as many layers and heads that attend, but other states, are refused either way round. Losses are told.
   const std::string states = std::string(ATTN_SOURCE) + "/tests/lm/data/qwen3_5_text",
                     others = std::string(ATTN_SOURCE) + "/tests/lm/data/olmo_hybrid";
   for (const auto& [one, other] : {std::pair{states, others}, {others, states}}) {

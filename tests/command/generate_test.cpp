@@ -11,7 +11,7 @@ namespace {
 
 const std::filesystem::path kModels = kTests / "lm/data";
 
-// What follows one prompt.
+// Returns the tokens that follow one prompt.
 std::vector<std::int64_t> written(LanguageModel& model, const std::vector<std::int64_t>& prompt,
                                   const GenerateOptions& options, std::uint64_t seed) {
   const std::vector<std::vector<std::int64_t>> prompts{prompt};
@@ -37,7 +37,7 @@ class Generate : public Command {
     return bytes.decode(written(*model_, bytes.encode(prompt), options, seed));
   }
 
-  // As the command prints bytes that are no UTF-8.
+  // Returns a text as the command prints it, also where its bytes are no UTF-8.
   static std::string characters(const std::string& text) {
     Utf8Stream stream;
     std::string whole = stream.push(text);
@@ -212,8 +212,8 @@ TEST_F(Generate, WritesIdsWithReleasedModels) {
   }
 }
 
-// What `command` prints until `bytes` of it have come through a pipe, which is closed then; the command never ends by
-// itself. Its end is in `status`.
+// Returns the first `bytes` that `command` prints through a pipe, and then closes the pipe. The command must not end
+// before; `status` tells how it ends.
 std::string beginning_of(const std::vector<std::string>& command, std::size_t bytes, int& status) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);

@@ -61,7 +61,7 @@ inline std::vector<std::pair<std::string, std::string>> described(const std::str
   return options;
 }
 
-// All names of all options: --colours and --colors.
+// Returns all names of all options, such as --colours and --colors.
 inline std::vector<std::string> options_of(const std::string& help) {
   std::vector<std::string> names;
   for (const std::string& line : lines_of(help)) {

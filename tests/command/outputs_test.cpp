@@ -1,4 +1,4 @@
-// What the command leaves behind: whole files under the names that were asked for, and nothing else.
+// The command leaves whole files under the names that were asked for, and nothing else.
 #include "command/command.hpp"
 
 namespace attn::test {
@@ -73,7 +73,7 @@ TEST_F(OutputsOfTheCommand, AreAllOldWhereOneCannotBeWritten) {
   EXPECT_EQ(files(), before);
 }
 
-// Also where it is closed: no file that is opened takes its place.
+// Files stay old also where standard output is closed: no file that is opened takes its place.
 TEST_F(OutputsOfTheCommand, AreAllOldWhereStandardOutputFails) {
   write("old.svg", "an older figure");
   const auto before = files();

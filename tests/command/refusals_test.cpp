@@ -1,4 +1,4 @@
-// What flags cannot mean, or not beside one another, is refused by its flag, in words that say what is expected.
+// Flags that mean nothing, alone or beside one another, are refused by name, in words that say what is expected.
 #include "command/command.hpp"
 
 namespace attn::test {

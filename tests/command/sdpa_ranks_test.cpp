@@ -81,7 +81,7 @@ TEST_F(SdpaOnRanks, ErrorsAreToldOnce) {
   expect_one_error(call("--mask mask36.npy --output out.npy"), 3, {"--mask", "37 queries"});
 }
 
-// Each rank in a folder of its own; the last one's lacks something.
+// Each rank runs in a folder of its own, and the last one's lacks something.
 TEST_F(SdpaOnRanks, ThatDifferAreTold) {
   const std::string rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}";
   const auto each = [&](const std::string& line) { return run(on(2, "sh -c '" + line + "'")); };

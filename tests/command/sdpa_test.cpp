@@ -15,7 +15,7 @@ class Sdpa : public Command {
     write("k.csv", "1,2\n3,4\n5,6\n");
     write("v.csv", "3,0\n6,9\n0,0\n");
   }
-  // How far the result is from `expected`.
+  // Returns how far the result is from `expected`.
   double off(const std::string& flags, const Tensor& expected) const {
     out_of(std::string(kBase) + flags + " --output o.npy");
     return difference(io::load_tensor(path("o.npy")), expected);

@@ -1,4 +1,4 @@
-// What a person meets in a terminal: the greeting, guesses at mistyped words, lines that fit, help of every option.
+// Tests what a person meets in a terminal: a greeting, guesses at mistyped words, lines that fit, every option's help.
 #include "attn/random.hpp"
 #include "command/command.hpp"
 #include "command/help.hpp"
@@ -94,7 +94,7 @@ TEST_F(SlowTerminal, TrainStatesEveryDefault) {
 
 // ---- lines that are written over --------------------------------------------------------------
 
-// What a terminal of so many columns is given, as the lines and the states of lines that a reader sees.
+// Splits what a terminal is given into the lines that a reader sees, and each state of a line that is written over.
 std::vector<std::string> states_of(const std::string& text) {
   std::vector<std::string> states(1);
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -149,7 +149,7 @@ TEST_P(SlowWidth, TextOfModulesFitsTheTerminal) {
     const std::string text = on_terminal(std::string("attn ") + line, GetParam());
     EXPECT_GE(lines_of(text).size(), 6u) << line;
     for (const std::string& state : states_of(text)) {
-      // What is one word, such as "tensor([[" with its number and a label, is never broken.
+      // A single word, such as "tensor([[" with its number and a label, is never broken, and may take 40 columns.
       EXPECT_LE(columns(state), std::max<int>(GetParam(), 40)) << line << "\n" << state;
     }
   }

@@ -27,7 +27,7 @@ class TrainReleased : public Command {
       "0.01 --eval-every 10 ";
 };
 
-// Each step's, of the lines that --json --log-every 1 prints.
+// Returns each step's loss, from the lines that --json --log-every 1 prints.
 std::vector<double> losses_of(const std::string& out) {
   std::istringstream lines(out);
   std::vector<double> losses;

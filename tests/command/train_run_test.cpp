@@ -1,4 +1,5 @@
-// What attn train saves and says when numbers are not finite. tests/train has the steps themselves.
+// Tests what attn train saves and says, when numbers are not finite and at its end. The steps themselves are in
+// tests/train.
 #include <regex>
 
 #include "command/command.hpp"

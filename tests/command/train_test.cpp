@@ -89,7 +89,7 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
     EXPECT_THAT(ran.out, HasSubstr("--resume"));
     EXPECT_TRUE(std::filesystem::exists(path(name + ".training.safetensors")));
   }
-  // In parts, by steps and by time: the same as whole.
+  // A run in parts, by steps and by time, gives the same as a whole one.
   for (const char* part : {"--until 23", "--until 41", "--minutes 0.0001"}) {
     const Ran ran = run(std::string(std::filesystem::exists(path("m.safetensors")) ? kResume : kRun.c_str()) +
                         "--out m.safetensors " + part);
@@ -114,7 +114,7 @@ TEST_F(TrainTest, DivergedItStopsAndKeepsTheLastFiniteCheckpoint) {
     EXPECT_THAT(ran.err, HasSubstr("--on-nan skip"));
     EXPECT_EQ(result("m"), finite) << way;
   }
-  // Before there is a checkpoint; and from one.
+  // A run may diverge before there is a checkpoint, or resumed from one.
   std::filesystem::remove(path("m.safetensors"));
   std::filesystem::remove(path("m.training.safetensors"));
   std::filesystem::remove(path("m.svg"));
@@ -184,7 +184,7 @@ TEST_F(TrainTest, ReplacesNoFileOfTheUsersButByForce) {
   std::filesystem::remove(path("logo.best.safetensors"));
   refused(tiny + "text.txt --out logo.safetensors", 2,
           {"[--curve] expected no file there yet; found \"logo.svg\"", force});
-  // What is read is never replaced.
+  // A file that is read is never replaced, not by --force either.
   const std::string read_too = "a place other than that of --text, which is read";
   refused(tiny + "a.svg --out m.safetensors --force --curve a.svg", 2, {"[--curve] expected " + read_too});
   refused(tiny + "text.txt a.svg --out b.safetensors --force", 2, {"[--curve] expected " + read_too});

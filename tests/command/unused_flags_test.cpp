@@ -101,7 +101,7 @@ TEST_F(UnusedFlags, AreTakenWhereTheyAct) {
   }
 }
 
-// Of each verb, every option that takes one value.
+// An option that takes one value refuses a second one, in several verbs.
 TEST_F(UnusedFlags, ASecondValueIsRefusedByName) {
   for (const Unused& twice : std::vector<Unused>{
            {"attn generate --model m.safetensors --seed 1 --seed 2", "--seed"},

@@ -282,7 +282,7 @@ std::string shortened(std::string example) {
 
 class Help : public Verbs {
  protected:
-  // What the examples of a verb find: nothing, but for verbs that work on a text or a model of the user's.
+  // Empties the folder that the examples of a verb run in, and writes the user's text or model where the verb needs it.
   void start(const std::string& verb) const {
     std::filesystem::remove_all(folder());
     std::filesystem::create_directory(folder());

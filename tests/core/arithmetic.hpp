@@ -103,7 +103,7 @@ class Recorded {
   std::set<std::string> left_;
 };
 
-// What the steps from queries to merged are made with.
+// The settings that the steps from queries to merged are made with.
 struct Wiring {
   double scale = 1, softcap = 0, dropout = 0;
   std::int64_t window = 0;  // of causal masks; 0: all before a query
@@ -184,7 +184,7 @@ inline void expect_weights(Recorded& steps, const Wiring& w) {
   });
 }
 
-// Of weights that were dropped or kept, the context, and the heads side by side.
+// Checks the weights that were dropped or kept, the context, and the heads side by side.
 inline void expect_contexts(Recorded& steps, const Wiring& w) {
   using Int = std::int64_t;
   const Doubles& weights = steps["weights"];

@@ -9,7 +9,7 @@
 
 namespace attn::test {
 
-// What `expected` is compared with: of many numbers those that golden/kept.py's kept() chose, if it did.
+// Returns what `expected` is compared with: `found`, or of its many numbers those that golden/kept.py's kept() chose.
 inline Tensor kept(const Tensor& found, const Tensor& expected) {
   constexpr std::int64_t count = 128;
   if (!found.defined() || found.numel() <= 2 * count || expected.shape() != Shape{count}) return found;

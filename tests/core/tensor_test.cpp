@@ -32,7 +32,7 @@ TEST(Tensor, DefaultHoldsNothingAndSaysSo) {
   EXPECT_THROW(none.copy_from(Tensor::ones({}, DType::f64)), Error);
 }
 
-// What is left of a tensor that was moved holds nothing, in place of memory that another one frees.
+// A tensor that was moved holds nothing, rather than memory that another one frees.
 TEST(Tensor, MovedFromHoldsNothing) {
   Tensor from = counted({2, 3});
   Tensor to = std::move(from);

@@ -1,4 +1,4 @@
-// What the tests of the numeric parts share: random tensors, comparisons, expected errors, finite differences.
+// Helpers of the numeric parts' tests: random tensors, comparisons, expected errors, finite differences.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,8 +20,8 @@ namespace attn::test {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Whether long tests do less: under the sanitizers, which make them ten times slower and look at accesses rather than
-// numbers, and under an emulator. `make nightly` sets ATTN_NIGHTLY, and they do all.
+// Tells whether long tests do less: under the sanitizers, which make them ten times slower and look at accesses rather
+// than numbers, and under an emulator. `make nightly` sets ATTN_NIGHTLY, and they do all.
 inline bool shortened() {
 #if defined(ATTN_SANITIZED) || defined(__SANITIZE_THREAD__) || defined(ATTN_EMULATED)
   static const bool nightly = std::getenv("ATTN_NIGHTLY") != nullptr;
@@ -31,7 +31,7 @@ inline bool shortened() {
 #endif
 }
 
-// How many of `count` seeds are run. An emulator computes the oracles' long double in software.
+// Returns how many of `count` seeds are run. An emulator computes the oracles' long double in software.
 inline unsigned seeds(unsigned count) {
 #if defined(ATTN_EMULATED)
   constexpr unsigned share = 6;

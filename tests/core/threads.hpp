@@ -1,4 +1,4 @@
-// So many threads while it lives.
+// Sets the number of threads for as long as it lives.
 #pragma once
 
 #include <omp.h>

@@ -45,7 +45,7 @@ void refuses(const std::string& what, const std::vector<Value>& bad, const Call&
   }
 }
 
-// Of a config C with one field set.
+// Expects that `call` refuses a config C in which one field has a bad value.
 template <class C, class F, class Value, class Call>
 void field(const std::string& what, F C::*member, const C& config, const std::vector<Value>& bad, const Call& call) {
   refuses(what, bad, [&](Value value) {

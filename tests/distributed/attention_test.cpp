@@ -72,8 +72,9 @@ Case exact_case(std::mt19937& rng, std::int64_t queries) {
   return c;
 }
 
-// By norms over some problems, of results that are rounded alike: the error is at most one process's, whatever the
-// number of ranks. Of a single problem a query's gradient may be a few thousandths worse, as often as better.
+// Compares norms of errors over some problems, of results that are rounded alike: the error is at most one process's,
+// whatever the number of ranks. In a single problem a query's gradient may be a few thousandths worse, as often as
+// better.
 TEST(Distributed, SlowRingIsAsNearToTheTruthAsOneProcess) {
   std::map<std::string, Errors> all;
   for (unsigned seed = 1; seed <= 4; ++seed) {

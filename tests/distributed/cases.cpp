@@ -15,7 +15,7 @@ Tensor own_rows(const Tensor& t, const Layout& layout, int rank) {
   return t.defined() && t.rank() >= 2 && t.size(-2) != 1 ? layout.take(t, -2, rank) : t;
 }
 
-// What the ranks found, of the whole.
+// The ranks' results, gathered to those of the whole.
 struct Found {
   AttentionResult result;
   AttentionGradient grad;

@@ -51,7 +51,7 @@ void expect_same_bits(Transport& t, const Tensor& found) {
   EXPECT_TRUE(bytes[static_cast<std::size_t>(t.rank())] == bytes[0]) << "rank " << t.rank();
 }
 
-// Of an item, from the definition in float64 on the rows that a whole cache holds.
+// Compares an item's result with the definition in float64, on the rows that a whole cache holds.
 void expect_truth(const AttentionResult& found, const Tensor& q, const KVCache& whole, std::int64_t item,
                   const AttentionOptions& options) {
   const auto rows = [&](const Tensor& t) { return t.to(q.dtype()).unsqueeze(0); };
@@ -218,7 +218,7 @@ TEST(CutCache, DifferencesAreToldOnAllRanks) {
       expect_error(kind, {found}, [&] { attention(ones({2, 2, 1, 4}), cut, options); });
     };
     refused({.mask = Mask::causal()}, "aligned top_left"), refused({.mask = Mask::window(3, -1, Align::bottom_right)});
-    // Of a window of one token, which one rank has and the others have not.
+    // One rank has the only token of this window, and the others have none.
     const Mask narrow = Mask::causal(Align::bottom_right) & Mask::window(0, -1, Align::bottom_right);
     refused({.mask = narrow, .scale = std::nan("")}, "scale"), refused({.mask = narrow, .softcap = -1}, "softcap");
     refused({.sinks = ones({1})}, "sinks", Error::Kind::shape);
@@ -229,8 +229,8 @@ TEST(CutCache, DifferencesAreToldOnAllRanks) {
   });
 }
 
-// By norms over some problems, of one new token and of a piece of a prompt. A token's parts are rounded to float32 once
-// more than one process rounds, which may cost 2 %.
+// Compares norms of errors over some problems, of one new token and of a piece of a prompt. A token's parts are rounded
+// to float32 once more than one process rounds, which may cost 2 %.
 TEST(CutCache, SlowIsAsNearToTheTruthAsOneProcess) {
   const KVCacheConfig config{.kv_heads = 4, .head_dim = 64};
   const AttentionOptions options{.mask = Mask::causal(Align::bottom_right)};

@@ -35,7 +35,7 @@ void expect_logits(const Tensor& found, const Tensor& wanted, const std::string&
 
 std::int64_t likeliest(const Tensor& logits) { return candidates(logits, {.temperature = 0}).front().id; }
 
-// Whether two tokens are as likely as each other, but for rounding.
+// Tells whether two tokens are as likely as each other, but for rounding.
 bool is_tie(const Tensor& logits, std::int64_t a, std::int64_t b) {
   return std::fabs(logits.at({a}) - logits.at({b})) <= 2 * kClose * largest(logits);
 }
@@ -60,7 +60,7 @@ TEST(GenerateOverRanks, AGptHasTheLogitsOfOneProcess) {
   });
 }
 
-// Of each family: windows, sinks, softcaps, shared key heads, and frequencies that change with the length.
+// The families have windows, sinks, softcaps, shared key heads, and frequencies that change with the length.
 TEST(GenerateOverRanks, ReleasedModelsHaveTheLogitsOfOneProcess) {
   for (const std::string& name : language_model_families()) {
     if (name == "gpt2") continue;      // AGptHasTheLogitsOfOneProcess

@@ -79,7 +79,7 @@ struct Rank {
             .groups = p.groups, .sequence_ranks = sequence, .sharded = sharded, .bucket = p.bucket});
   }
 
-  // As backward passes finish them: in an order of their own, some at a time.
+  // Adds gradients as backward passes finish them: in an order of their own, some at a time.
   void run(std::mt19937& rng, const Problem& p, float factor = 1) {
     for (std::int64_t g = sum->own_groups().first; g < sum->own_groups().last; ++g) {
       std::vector<Parameter*> order = all;

@@ -55,7 +55,7 @@ std::unique_ptr<LanguageModel> language_model(bool tied, Generator&) {
   return model;
 }
 
-// All that must not depend on ranks.
+// The results of training, which must not depend on ranks.
 struct Trained {
   std::vector<double> losses, norms, evaluated;
   StateDict weights;

@@ -1,4 +1,4 @@
-// What the tests of experiments share.
+// Helpers of the tests of experiments.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What must hold of experiments whatever the model: identities, and what is refused.
+// Tests what must hold of experiments whatever the model: identities, and what is refused.
 #include "experiment/helpers.hpp"
 #include "lm/editor.hpp"
 
@@ -38,7 +38,7 @@ TEST_P(Identities, EditsActInEachTextOfABatch) {
 }
 
 TEST_P(Identities, PatchingATextWithItself) {
-  // Of equal texts clean - corrupt is 0: the logit differences are compared before they are divided by it.
+  // The texts differ in the last token: of equal ones clean - corrupt, which shares are divided by, would be 0.
   const Tensor other = ids_.clone();
   other.data<Int>()[8] = 7;
   const Patching p = patching(model_, ids_, other, {1, 2});
@@ -158,7 +158,7 @@ TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
   }
 }
 
-// What goes into a layer is changed once, though passes begin there.
+// An edit changes a layer's inputs once, though passes begin there.
 TEST_P(Identities, ChangedInputsOfALayerAreChangedOnce) {
   const Edits by_name = {scale_step(editing::step_name(config_, Edit::Of::block, 1, "inputs"), 0.5)};
   Edits by_layer = by_name;
@@ -242,7 +242,7 @@ TEST_P(Identities, LargestEstimatesAreMadeExact) {
   EXPECT_EQ(values(head_effects(model_, ids_, {.exact = 10'000}).after), values(all.after));
 }
 
-// What a head gives, scaled by 1 - ε, changes the measure by ε times the estimate of switching it off, but for ε².
+// Scaling a head's part by 1 - ε changes the measure by ε times the estimate of switching it off, but for ε².
 TEST_P(Identities, EstimatesAreEffectsOfSmallChanges) {
   const EffectOptions options{.tokens = TokenPair{3, 4}, .exact = 0};
   const Effects effects = head_effects(model_, ids_, options);
@@ -288,7 +288,7 @@ TEST_P(Identities, AModelDiffersFromItselfByItsEditsAlone) {
   expect_same_bits(same.losses, same.other_losses, "losses");
   expect_same_bits(same.next, same.other_next, "next tokens");
   for (const double x : values(same.heads)) EXPECT_EQ(x, 0);
-  // What switching a head off does to the others is what it does where its output projection gives nothing.
+  // Switching a head off changes the others as much as an output projection that gives nothing of it.
   LanguageModel other = load_language_model(model_path(GetParam()));
   Tensor& o = [&]() -> Tensor& {
     for (Parameter* p : other.blocks[0]->attention.parameters()) {

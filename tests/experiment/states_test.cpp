@@ -115,7 +115,7 @@ TEST_P(States, AHeadThatALayerLacksIsRefused) {
   }
 }
 
-// Of each layer what its own heads give, in its own size.
+// The contexts of other texts hold what each layer's own heads give, in its own size.
 TEST_P(States, OtherTextsTakeAHeadsPlace) {
   const Contexts means = mean_contexts(model_, std::array{ids_}), own = text_contexts(model_, ids_);
   const Effects by_own = head_effects(model_, ids_, {.contexts = means}),

@@ -58,7 +58,7 @@ inline attn::Tensor given(const Case& c, const std::string& name) {
   return found == c.expected.end() ? attn::Tensor{} : found->second;
 }
 
-// All cases of `kind` in data/<file>.safetensors; of one name, if given.
+// Returns all cases of `kind` in data/<file>.safetensors, and only those of one name if it is given.
 inline std::vector<Case> cases(const std::string& file, const std::string& kind, const std::string& name = {}) {
   const auto content = attn::io::load(ATTN_TEST_DATA "/" + file + ".safetensors");
   std::map<std::string, std::map<std::string, attn::Tensor>> by_number;

@@ -22,7 +22,7 @@ Tensor integers(const std::string& text) {  // "0x4x9", or "none"
   return result;
 }
 
-// In the order in which masks.py draws.
+// Draws a problem in the order in which masks.py draws.
 Problem drawn(const golden::Case& wanted, DType dtype) {
   const golden::Config& c = wanted.config;
   Generator stream(static_cast<std::uint64_t>(c.integer("seed")));

@@ -22,7 +22,7 @@ struct Runner {
     return module->forward(x);
   }
 
-  // By the input's name in the golden file.
+  // Returns the inputs' gradients by their names in the golden file.
   std::map<std::string, Tensor> backward(const Tensor& dz) {
     if (auto* m = dynamic_cast<Linear*>(module.get())) return {{"x.grad", m->backward(dz, x)}};
     const Module::Gradient grad = module->backward(dz);

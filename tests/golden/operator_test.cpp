@@ -38,7 +38,7 @@ Tensor draw_bias(const Shape& shape, double p_inf, Generator& stream) {
   return bias;
 }
 
-// In the order in which generate.py draws.
+// Draws the inputs in the order in which generate.py draws.
 Inputs draw_inputs(const golden::Config& c) {
   Generator stream(static_cast<std::uint64_t>(c.integer("seed")));
   const DType dtype = c.text("dtype") == "float64" ? DType::f64 : DType::f32;

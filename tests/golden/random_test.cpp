@@ -23,7 +23,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// As PyTorch reads a seed: negative ones are two's complement.
+// Reads a seed as PyTorch does: negative ones are two's complement.
 std::uint64_t seed_of(const std::string& text) {
   return text[0] == '-' ? static_cast<std::uint64_t>(std::stoll(text)) : std::stoull(text);
 }
@@ -77,7 +77,7 @@ void draw_again(const golden::Case& c, DropoutFlavour flavour) {
   EXPECT_EQ(compared, c.expected.size()) << c.number;
 }
 
-// Of the files random (native dropout) and mkl: bit for bit, and randn within four epsilon.
+// Draws what the files random (native dropout) and mkl hold, bit for bit, and randn within four epsilon.
 class RandomStreams : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(RandomStreams, ArePyTorchs) {

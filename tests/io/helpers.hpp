@@ -1,4 +1,4 @@
-// What the tests of src/io share: golden files and their rule.
+// Helpers of the tests of src/io: golden files and their rule.
 #pragma once
 
 #include <gmock/gmock.h>

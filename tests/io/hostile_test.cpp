@@ -21,7 +21,7 @@ std::vector<std::filesystem::path> golden_files() {
   return files;
 }
 
-// Whether it parses; reads every element, so that a sanitizer sees a tensor that reaches too far.
+// Tells whether it parses. Reads every element, so that a sanitizer sees a tensor that reaches too far.
 template <class Parse>
 bool survives(Parse parse) {
   try {
@@ -104,7 +104,7 @@ TEST(Hostile, ErrorsNameHostileTextHarmlessly) {
   }
 }
 
-// What fuzzing and review found once; each was mended, so none of them parses.
+// Fuzzing and review found these files once. Each fault was mended, so none of them parses.
 TEST(Hostile, RejectsPastFindings) {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(data_path("fuzz"))) {

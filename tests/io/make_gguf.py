@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 DATA = pathlib.Path(__file__).parent / "data"
 SHAPE = 3, 512
-# Where a block has its scales; MXFP4's is a power of two.
+# The places of a block's scales. MXFP4's scale, a power of two, is drawn like any other byte.
 RANDOM = {T.Q8_0: (0,), T.Q4_0: (0,), T.Q4_1: (0, 2), T.Q5_0: (0,), T.Q5_1: (0, 2), T.Q2_K: (80, 82), T.Q3_K: (108,),
           T.Q4_K: (0, 2), T.Q5_K: (0, 2), T.Q6_K: (208,), T.IQ4_NL: (0,), T.IQ4_XS: (0,), T.MXFP4: ()}  # fmt: skip
 

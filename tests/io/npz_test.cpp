@@ -88,7 +88,7 @@ TEST(Npz, RejectsSizesThatLie) {
   expect_bad_npz(zip({bomb}), {"compressed bytes can hold"});
 }
 
-// What a member unpacks to is longer than its size in the zip, by which its array is whole.
+// The member unpacks to more than its size in the zip, although its array is whole within that size.
 TEST(Npz, RejectsAMemberThatIsLongerThanItSays) {
   const std::string whole = array(), longer = whole + "and more";
   for (const std::string& checked : {whole, longer}) {  // whichever bytes the checksum is of

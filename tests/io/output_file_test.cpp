@@ -1,4 +1,4 @@
-// Where a path leads for a writer, and what a kill finds.
+// Tests where a path leads for a writer, and what a kill leaves.
 #include "io/output_file.hpp"
 
 #include <fcntl.h>

@@ -25,7 +25,7 @@ class Rows : public FolderTest {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor.data<float>()[i] = static_cast<float>(i % 251);
     return tensor;
   }
-  // By select() alone.
+  // Copies the rows by select() alone.
   static Tensor rows_of(const Tensor& t, const Runs& runs, std::int64_t dim = -2) {
     std::int64_t count = 0, at = 0;
     for (const auto& [first, last] : runs) count += last - first;

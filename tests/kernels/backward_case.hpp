@@ -114,7 +114,7 @@ inline Case draw_case(Random& random) {
   return c;
 }
 
-// In float32, and so large that a matrix kernel multiplies parts in bf16 at each precision.
+// Draws a case in float32, so large that a matrix kernel multiplies parts in bf16 at each precision.
 inline Case draw_large(Random& random) {
   Case c{};
   c.b = pick(random, 1, 2), c.hkv = pick(random, 1, 2), c.hq = c.hkv * pick(random, 1, 2);
@@ -152,7 +152,7 @@ inline kernels::Problem problem(const Case& c) {
   return p;
 }
 
-// What each query sees, intervals included.
+// Returns which keys each query sees, by masks, blocks and intervals.
 inline Tensor seen_keys(const Case& c) {
   const Tensor seen = Tensor::zeros(c.scores(), DType::boolean);
   const Tensor keep = c.keep.defined() ? c.keep.expand(c.scores()) : Tensor{};

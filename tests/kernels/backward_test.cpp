@@ -21,7 +21,7 @@ class Backward : public BackwardUnits {
     }
   }
 };
-// Of those whose float32 is products of parts.
+// Tests of the units whose float32 is products of parts.
 using BackwardInParts = Backward;
 
 const auto name_of = [](const auto& unit) { return unit.param; };
@@ -104,7 +104,7 @@ TEST_P(BackwardInParts, SlowErrorsAtHighestAreNoLargerThanMultiplyAdds) {
   }
 }
 
-// Of numbers of one sign the scores' gradients are small differences.
+// Values and gradients of one sign (even seeds) make the scores' gradients small differences.
 TEST_P(Backward, SlowHighKeepsSixteenBitsOnTheWhole) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     Case c = plain_case(seed, 256, 300, seed < 3 ? 64 : 128, false);
@@ -118,7 +118,7 @@ TEST_P(Backward, SlowHighKeepsSixteenBitsOnTheWhole) {
   }
 }
 
-// So wide that a task's keys no longer fit the cache, and pass in steps.
+// The heads are so wide that a task's keys no longer fit the cache, and pass in steps.
 TEST_P(Backward, AgreesForWideHeads) {
   Random random(2);
   Case c{};
@@ -140,8 +140,8 @@ TEST_P(Backward, AgreesForManyQueries) {
 }
 
 // Every way to broadcast a bias, at sizes where tasks share out its queries, and where they share out its keys.
-// Each head is one task's, whatever its keys; on AMX these take turns in L2. The results are large enough to be written
-// past the caches.
+// Each head belongs to one task, whatever its keys; on AMX these take turns in L2. The results are so large that they
+// are written past the caches.
 TEST_P(Backward, AgreesForManyHeads) {
   if (left_to_nightly()) return;
   Random random(19);

@@ -182,7 +182,7 @@ TEST_P(Decode, Int8IsItsRows) {
   }
 }
 
-// What is not finite is told, for the caller to compute again.
+// The kernel tells of results that are not finite, for the caller to compute again.
 TEST_P(Decode, Int8ShowsWhatIsNotFinite) {
   std::mt19937_64 random(7);
   for (const float bad : {INFINITY, NAN, std::bit_cast<float>(0xffffffffu), std::bit_cast<float>(0x7fff0000u)}) {

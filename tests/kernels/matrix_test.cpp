@@ -74,7 +74,7 @@ class Matrix : public Units {
   }
 };
 
-// Of those whose float32 is products of parts: the others' is AVX-512's, which would be compared with itself.
+// Tests of the units whose float32 is products of parts. The others' is AVX-512's, which would be compared with itself.
 using MatrixInParts = Matrix;
 
 const auto name_of = [](const auto& unit) { return unit.param; };
@@ -160,7 +160,8 @@ Case plain_case(Random& random, Precision precision, std::int64_t tq, std::int64
   return c;
 }
 
-// Of all outputs, against float64: root of the mean square, and the largest; likewise the norm, and of log-sum-exps.
+// Errors of all outputs against float64: the root of the mean square, and the largest. `norm` is the root of the mean
+// square of the outputs themselves, and `lse` that of the log-sum-exps' errors.
 struct Errors {
   double rms, most, norm, lse;
 };
@@ -191,7 +192,8 @@ TEST_P(MatrixInParts, HighPrecisionIsWithin4eMinus5OfFloat64) {
   }
 }
 
-// Against float64, no further off than float32's own multiply-adds; scores of the usual size, and 8 times it.
+// The errors against float64 are no larger than those of float32's own multiply-adds, for scores of the usual size and
+// of 8 times that.
 TEST_P(MatrixInParts, SlowHighestPrecisionIsAsExactAsAvx512s) {
   for (std::int64_t d : {32, 64, 128}) {
     for (float scale : {1.f, 8.f}) {
@@ -268,7 +270,7 @@ TEST_P(Matrix, ShowsOverflow) {
   }
 }
 
-// What is no work for products of parts is AVX-512's kernel.
+// A call that is no work for products of parts gets AVX-512's kernel.
 TEST_P(Matrix, SmallFloat32AtHighestPrecisionIsAvx512s) {
   const unsigned seeds = test::seeds(20);
   unsigned small = 0;
@@ -283,7 +285,7 @@ TEST_P(Matrix, SmallFloat32AtHighestPrecisionIsAvx512s) {
   EXPECT_GT(small * 4, seeds);
 }
 
-// Nor is a narrow window. Else large float32 is the tiles', whose bits are others.
+// A narrow window gets AVX-512's kernel, too. Otherwise large float32 is the tiles', whose bits are others.
 TEST_P(MatrixInParts, LargeFloat32AtHighestPrecisionIsTheTiles) {
   Random random(1);
   Case c = plain_case(random, Precision::highest, 150, 700, 64);

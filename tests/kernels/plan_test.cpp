@@ -97,7 +97,7 @@ TEST_P(Plans, BatchAndHeadsDoNotDecideTheFamily) {
   }
 }
 
-// Nor do the threads; what they change is how finely work is cut.
+// The threads do not decide bits either; they change how finely work is cut.
 TEST_P(Plans, ThreadsDoNotDecideBits) {
   for (const std::int64_t tq : {2, 128, 600, 5000}) {
     Problem p = sized(tq, 3000, 64);

@@ -133,7 +133,8 @@ TEST_P(Products, AgreeWithFloat64) {
   }
 }
 
-// So many rows that tasks are as high as they become, of several blocks of the depth; rows that do not fill a strip.
+// There are so many rows that tasks are as high as they become, and the depth has several blocks. The rows do not fill
+// a strip.
 TEST_P(Products, HighTasksAgreeWithFloat64) {
   for (unsigned seed = 201; seed <= 200 + test::seeds(4); ++seed) {
     Random random(seed);
@@ -183,8 +184,8 @@ TEST_P(Products, SayWhenAResultLeavesTheRange) {
   }
 }
 
-// Of one product of two numbers: what its parts in bf16 lose, numbers that have no lower parts, or only a part of
-// bf16's range. What bf16 rounds to infinity may be reported in place of being computed.
+// A product of two numbers is as exact as its parts in bf16, also where a number has no lower parts or they lie outside
+// bf16's range. A number that bf16 rounds to infinity may be reported in place of being computed.
 TEST_P(Products, PartsOfEveryMagnitude) {
   constexpr double kLeast = 0x1p-126;  // below it a part is zero
   constexpr std::int64_t kDepth = 64;  // where float32 at highest precision has parts
@@ -210,7 +211,7 @@ TEST_P(Products, PartsOfEveryMagnitude) {
   }
 }
 
-// What a chain of float32's multiply-adds leaves, in rms and at most, is not exceeded at highest precision: of normal
+// At highest precision errors do not exceed those of a chain of float32's multiply-adds, in rms and at most: of normal
 // numbers, of numbers of every size, and of products that nearly cancel.
 TEST_P(Products, HighestIsAsExactAsMultiplyAdds) {
   constexpr std::int64_t kRows = 16;

@@ -1,5 +1,5 @@
-// How plans share out over more threads than a test can have: simulated, of bench/shapes.txt, on every unit that
-// this processor can plan for.
+// Simulates how plans share out over more threads than a test can have: for bench/shapes.txt, on every unit that this
+// processor can plan for.
 #include "kernels/schedule.hpp"
 
 #include <gmock/gmock.h>
@@ -91,8 +91,8 @@ TEST(Work, CountsWhatMasksLetBeSeen) {
   }
 }
 
-// Where each thread has much to do, how much of their time threads may wait: "much" is 8 million multiply-adds each,
-// some 60 µs of a core with AVX-512.
+// Where each thread has much to do, threads may wait for kMostIdle of their time. "Much" is 8 million multiply-adds
+// each, some 60 µs of a core with AVX-512.
 constexpr double kMuch = 8e6, kMostIdle = 0.05;
 
 struct Exception {

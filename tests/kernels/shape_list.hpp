@@ -28,7 +28,7 @@ class Listed {
 
   std::string text;  // its words
 
-  // Of a call on so many threads: phases one after the other, of items of different lengths side by side.
+  // Returns the phases of a call on so many threads, one after the other; items of different lengths go side by side.
   std::vector<PhaseWork> phases(const Kernels& kernels, int threads) const {
     std::vector<PhaseWork> all;
     if (op_.starts_with("linear")) return products(kernels, threads, sizes_[0].first, sizes_[1].first, sizes_[2].first);
@@ -69,7 +69,7 @@ class Listed {
     return all;
   }
 
-  // In run_plans()'s order.
+  // Joins the phases of all items, in run_plans()'s order.
   template <class Plan>
   static std::vector<PhaseWork> side_by_side(const std::vector<Problem>& items, Plan&& plan) {
     Vector<decltype(plan(items[0]))> plans;

@@ -25,8 +25,8 @@ namespace attn::kernels {
 extern const Kernels kernels_amx_emulated;
 #endif
 
-// Those that split a float32 number into so many parts of bf16, at least: 0 for all, 1 where they have products of
-// bf16, 3 where large float32 is such products too.
+// Returns the units that split a float32 number into at least so many parts of bf16: 0 for all, 1 where they have
+// products of bf16, 3 where large float32 is such products too.
 inline std::vector<std::string> unit_names(int least_parts = 0) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& name, const Kernels& kernels) {
@@ -98,8 +98,8 @@ class Units : public testing::TestWithParam<std::string> {
     kernels_ = *unit;
   }
 
-  // Whether a long test ends here: where tests are shortened, on a unit whose code others have, too. That of avx2 is
-  // compiled for wider and narrower vectors and for Arm's, and that of avx512bf16 for tiles, which are emulated.
+  // Tells whether a long test ends here: where tests are shortened, on a unit whose code others have, too. That of avx2
+  // is compiled for wider and narrower vectors and for Arm's, and that of avx512bf16 for tiles, which are emulated.
   [[nodiscard]] bool left_to_nightly() const {
     static const std::set<std::string> of_others{"scalar", "avx512", "amx_emulated", "neon", "neondot"};
     if (!test::shortened() || !of_others.contains(GetParam())) return false;
@@ -107,10 +107,11 @@ class Units : public testing::TestWithParam<std::string> {
     return true;
   }
 
-  // What units that multiply parts of float32 are compared with, and take what is too small for parts from.
+  // Returns the unit that is compared with those that multiply parts of float32. Its kernels compute what is too small
+  // for parts.
   static const Kernels& multiply_adds() { return *unit_named("avx512"); }
 
-  // Whether products of bf16 parts are its own.
+  // Tells whether products of bf16 parts are the unit's own.
   bool has_matrix() const { return kernels_.bf16_product != nullptr; }
 
   Kernels kernels_{};

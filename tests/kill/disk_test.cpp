@@ -32,7 +32,7 @@ class FullDisk : public Command {
     Command::TearDown();
   }
 
-  // All but so many bytes taken.
+  // Fills the disk but for so many bytes.
   void leave(std::uintmax_t bytes) const {
     std::filesystem::remove(path("ballast"));
     const auto space = std::filesystem::space(folder()).available;

@@ -43,7 +43,7 @@ class Process {
   }
 
   void kill(int signal) const { ::kill(id_, signal); }
-  // As a shell tells it: the exit code, or 128 + the signal.
+  // Returns the end as a shell tells it: the exit code, or 128 + the signal.
   int wait() const {
     int status = 0;
     waitpid(id_, &status, 0);
@@ -93,7 +93,7 @@ class KillTest : public Command {
 
   std::size_t pick(std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(rng_); }
 
-  // How long the line takes, undisturbed.
+  // Returns how long the line takes, undisturbed.
   double seconds_of(const std::string& line, const std::string& out = "/dev/null") const {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(Process(folder(), line, out).wait(), 0) << line << "\n" << read(path(Process::kLog));
@@ -119,8 +119,8 @@ class KillTest : public Command {
     return unfinished;
   }
 
-  // What is there beside `expected`: nothing, but for one file on its way to its name, after a kill -9. A run that goes
-  // on until it has a file to write removes it.
+  // Expects no file beside `expected`, but for one on its way to its name after a kill -9. The next run that gets to
+  // write a file removes it.
   void expect_only(const std::vector<std::string>& expected, const End& end) {
     std::string left;
     for (const auto& entry : std::filesystem::directory_iterator(folder())) {

@@ -1,5 +1,5 @@
-// What belongs together is whole, at every moment that there is: the command is killed, or its disk is full, at its
-// first operation on files, its second one, and so on until it ends by itself.
+// Files that belong together are whole at every moment: the command is killed, or its disk is full, at its first
+// operation on files, its second one, and so on until it ends by itself.
 #include <set>
 
 #include "attn/pretrained.hpp"

@@ -84,7 +84,7 @@ void KillTraining::kill_and_resume(int threads) {
 TEST_F(KillTraining, OnOneThreadResumesBitForBit) { kill_and_resume(1); }
 TEST_F(KillTraining, OnTwoThreadsResumesBitForBit) { kill_and_resume(2); }
 
-// Of two that start at once, one goes on, and the other says why it does not; or they come one after the other.
+// Two runs start at once: one goes on, and the other says why it does not; or they come one after the other.
 TEST_F(KillTraining, TwoAtOnceAreOneAfterTheOther) {
   const std::string line = std::string(kStart) + "m.safetensors";
   seconds_of(std::string(kStart) + "whole.safetensors");

@@ -91,7 +91,7 @@ class AbsurdGguf : public testing::TestWithParam<const char*> {
     const std::regex word("[A-Za-z0-9_.]+");
     return {std::sregex_token_iterator(text.begin(), text.end(), word), {}};
   }
-  // Of all families, but for those that are words of English, too.
+  // Returns the keys of all families' configs, but for those that could be words of English, too.
   static std::set<std::string> keys_of_configs() {
     std::set<std::string> keys{"original_max_position_embeddings", "rope_local_base_freq", "sliding_window"};
     for (const std::string& family : families()) {

@@ -11,9 +11,9 @@ namespace {
 constexpr std::int64_t kWidth = 16, kInner = 12;
 constexpr double kTheta = 50;
 constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
-// Of the largest element; both sides round to float32 at every step. The largest difference is of 5 epsilon in a norm,
-// feed-forward or attention. In a layer it is of 38: one epsilon in the feed-forward's input changes the gradient of
-// the weight of post_norms' first norm by 30, as it divides by rows of small norm.
+// Tolerances are shares of the largest element. Both sides round to float32 at every step. The largest difference is
+// 5 epsilon in a norm, feed-forward or attention. In a layer it is 38: one epsilon in the feed-forward's input changes
+// the gradient of the weight of post_norms' first norm by 30, as it divides by rows of small norm.
 constexpr double kTolerance = 12 * kEpsilon, kLayerTolerance = 80 * kEpsilon;
 
 class BlocksGolden : public testing::Test {

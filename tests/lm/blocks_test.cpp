@@ -52,7 +52,7 @@ TEST(Blocks, RMSNorm) {
       const auto loss = [&] { return dot(rms_norm_double(x, weight, epsilon, added), dy); };
       expect_gradients(norm, weights, x, dx, loss);
     }
-    // Beside a residual path's gradient.
+    // The gradient of a residual path is added.
     const Tensor residual = uniform(rng, {rows, width}, DType::f32), both = norm.backward(dy.to(DType::f32), residual);
     for (std::int64_t i = 0; i < rows; ++i) {
       ASSERT_NEAR(both.at({i, 0}), dx.at({i, 0}) + residual.at({i, 0}), 1e-5);

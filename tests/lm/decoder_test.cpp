@@ -266,7 +266,7 @@ TEST(Sampling, RejectsWhatIsOutOfRange) {
   EXPECT_EQ(sample(Tensor::of({-inf, 2}), {}, rng), 1);
 }
 
-// What follows one prompt.
+// Returns the tokens that follow one prompt.
 std::vector<std::int64_t> written(LanguageModel& model, const std::vector<std::int64_t>& prompt,
                                   const GenerateOptions& options, std::uint64_t seed = 1,
                                   const std::function<bool(std::size_t, std::int64_t)>& each = {}) {

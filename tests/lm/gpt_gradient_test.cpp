@@ -48,7 +48,7 @@ TEST(GptGradients, LayerNorm) {
     expect_relative(dx, differences(x, loss), "dx");
     expect_relative(norm.weight.grad, differences(weight, loss), "weight");
     expect_relative(norm.bias.grad, differences(bias, loss), "bias");
-    // Beside a residual path's gradient.
+    // The gradient of a residual path is added.
     const Tensor residual = uniform(rng, {rows, width}, DType::f32), kept = residual.clone();
     const Tensor both = norm.backward(dy.to(DType::f32), residual);
     expect_close(both, ref::add(kept, dx), 1e-6, "residual");
@@ -131,7 +131,7 @@ TEST(GptGradients, WholeModels) {
       const Tensor expected = differences(twin.weights.at(p->name), [&] { return twin.loss(ids, targets); });
       expect_relative(p->grad, expected, p->name, 1e-3);
     }
-    // By way of the logits: Σ logits · g.
+    // The gradients also come by way of the logits: of Σ logits · g.
     const Tensor logits = model.forward(ids), g = uniform(rng, logits.shape(), DType::f32);
     expect_close(logits, twin.logits(ids), 1e-5, "logits");
     model.zero_grad();

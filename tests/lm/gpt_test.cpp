@@ -1,4 +1,4 @@
-// What the language model promises beside its numbers: shapes, errors, the same bits, dropout, sizes by name.
+// Tests what the language model promises beside its numbers: shapes, errors, the same bits, dropout, sizes by name.
 #include <omp.h>
 
 #include <limits>

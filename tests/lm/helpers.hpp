@@ -1,4 +1,4 @@
-// What the tests of released models share.
+// Helpers of the tests of released models.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 inline const fs::path kData = fs::path(ATTN_TEST_DATA);
 
-// Those whose models are in data: GPT-2's are in data/gpt2.
+// Returns the families whose models are in data; GPT-2's are in data/gpt2.
 inline std::vector<std::string> families() {
   std::vector<std::string> names = language_model_families();
   std::erase(names, "gpt2");

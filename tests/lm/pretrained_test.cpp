@@ -45,7 +45,7 @@ TEST(Pretrained, KeepsMatricesInBfloat16) {
     const DType dtype = p->value.rank() == 2 ? DType::bf16 : DType::f32;
     EXPECT_TRUE(identical(p->value, wide->value.to(dtype))) << p->name;
   }
-  // What is computed is what the rounded weights say, in float32.
+  // The model computes what the rounded weights give in float32.
   for (Parameter* p : exact.parameters()) {
     if (p->value.rank() == 2) p->value = p->value.to(DType::bf16).to(DType::f32);
   }
@@ -230,7 +230,7 @@ TEST(PretrainedMistakes, PartsThatAreNotSupportedAreNamed) {
   }
 }
 
-// What a file asks for is read, or means nothing, or is refused by its name.
+// Each key of a file is read, or means nothing, or is refused by its name.
 TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
   const std::string llama = read(kData / "llama" / "config.json"), granite = read(kData / "granite" / "config.json");
   const auto with = [&](const std::string& key) { return replaced(llama, "{", "{" + key + ","); };
@@ -275,7 +275,7 @@ TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
   EXPECT_NO_THROW(parse_language_model_config(drops, "x"));
 }
 
-// As transformers 5 has it, whatever tie_word_embeddings says.
+// Transformers 5 keeps a head that differs, whatever tie_word_embeddings says, and so does the library.
 TEST(Pretrained, AHeadThatDiffersIsKept) {
   const auto logits = [](const fs::path& folder) { return load_language_model(folder).forward(integers({3, 1, 4})); };
   const Folder folder;

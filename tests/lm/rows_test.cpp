@@ -78,7 +78,7 @@ TEST(Rows, SumsSaturate) {
   }
 }
 
-// What reaches the mass is the last that stays.
+// The token that reaches the mass is the last that stays.
 TEST(Sampling, TheNucleusEndsWhereItsMassIsReached) {
   const Tensor equal = Tensor::zeros({4});
   for (const auto& [mass, count] : {std::pair{0.25, 1}, {0.5, 2}, {0.51, 3}, {0.75, 3}, {1.0, 4}}) {

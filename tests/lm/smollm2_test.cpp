@@ -93,7 +93,7 @@ TEST_F(SmolLM2, IsSavedAndKeptInBfloat16) {
   EXPECT_EQ(generate(again, std::span(&prompt, 1), options, 1)[0].ids, found);
 }
 
-// What rounding costs, of weights and of products, on the twenty texts, one after the other.
+// Rounding weights and products changes the loss little, on the twenty texts one after the other.
 TEST_F(SmolLM2, LosesLittleByRounding) {
   std::vector<std::int64_t> all;
   for (int i = 0; i < 20; ++i) {
@@ -119,7 +119,7 @@ TEST_F(SmolLM2, LosesLittleByRounding) {
   }
 }
 
-// Of the next token's chances, in nats (Kullback and Leibler 1951).
+// Returns the relative entropy of the next token's chances, in nats (Kullback and Leibler 1951).
 double relative_entropy(const Tensor& exact, const Tensor& found) {
   const auto log_sum = [](const Tensor& logits) {
     double sum = 0;

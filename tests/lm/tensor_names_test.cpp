@@ -65,7 +65,7 @@ TEST(TensorNames, OfShardsAreNotChosenByTheIndex) {
                [&] { load_language_model(folder); });
 }
 
-// What a call says, where it fails.
+// Returns the message of the error that a call throws, and nothing where it throws none.
 std::string message_of(const std::function<void()>& call) {
   try {
     call();
@@ -75,7 +75,7 @@ std::string message_of(const std::function<void()>& call) {
   return {};
 }
 
-// Each tensor of the file left out, and cut: the message has the file's names, and none of Hugging Face's.
+// Leaves out or cuts each tensor of the file: the message has the file's names, and none of Hugging Face's.
 void expect_own_names(const fs::path& file, const std::function<void(const fs::path&)>& load) {
   const GgufBytes honest(read(file));
   const Folder folder;

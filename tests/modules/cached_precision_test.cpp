@@ -39,7 +39,7 @@ TEST(CachedAttention, FollowsThePrecision) {
   }
 }
 
-// What a config says of attention holds for a step on a cache as for the whole pass.
+// A step on a cache heeds what a config says of attention, as the whole pass does.
 TEST(CachedAttention, FollowsTheConfig) {
   const auto with = [](const auto& change) {
     ModuleConfig config{.d_in = 6, .d_out = 8, .num_heads = 2};

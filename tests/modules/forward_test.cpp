@@ -1,4 +1,4 @@
-// What comes out of the modules: against the steps put together here, and what may not reach what.
+// Tests the modules' outputs against the steps put together here, and which inputs may not reach them.
 #include "attn/reference.hpp"
 #include "modules/helpers.hpp"
 

@@ -54,7 +54,7 @@ TEST(ModuleGradients, ABiassGradientIsTheSumOfAllRows) {
   }
 }
 
-// Of cross attention: those of its parameters and of both inputs.
+// Checks the gradients of cross attention: those of its parameters and of both inputs.
 template <class Forward>
 void expect_gradients(CrossAttention& cross, const Tensor& x, const Tensor& source, const Forward& forward) {
   const Tensor g = draw(forward().shape(), 77);

@@ -1,4 +1,4 @@
-// What the tests of the modules share.
+// Helpers of the tests of the modules.
 #pragma once
 
 #include "attn/module_kinds.hpp"

@@ -56,7 +56,7 @@ Vector turned(const Vector& x, std::int64_t position) {
   return y;
 }
 
-// By the paper's equations, token by token, of the parameters alone.
+// Each step follows the paper's equations, token by token, from the parameters alone.
 TEST(LatentAttention, StepsAreTheDefinition) {
   for (const LatentSizes& sizes : {kSizes, kNoQueryLatent}) {
     const auto layer = latent(sizes);
@@ -214,7 +214,7 @@ TEST(LatentAttention, LatentsCanBeEdited) {
   for (std::int64_t i = 0; i < 6; ++i) EXPECT_TRUE(identical(z.select(0, i).contiguous(), bias));
 }
 
-// By the list of modules: sizes that are left out follow from d_out, and a rope makes a part that turns.
+// In the list of modules, sizes that are left out follow from d_out, and a rope makes a part that turns.
 TEST(LatentAttention, AsAModuleOfTheList) {
   const ModuleKind& kind = module_kind("latent");
   const RotaryFrequencies four = rotary_frequencies({.head_dim = 4, .theta = 100});
@@ -244,7 +244,7 @@ TEST(LatentAttention, AsAModuleOfTheList) {
   expect_error(Error::Kind::argument, {"d_out divisible by num_heads", "12", "5"}, [&] { kind.make(config, rng); });
 }
 
-// Without a rotary part, and with one that turns by the config's rope.
+// The module has no rotary part, or one that turns by the config's rope.
 TEST(LatentAttention, GradientsAsAModuleOfTheList) {
   for (const bool turns : {false, true}) {
     Generator rng(4);

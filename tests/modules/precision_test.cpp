@@ -75,7 +75,7 @@ TEST(Precision, LinearOfHalvesKeepsTheirDtype) {
   }
 }
 
-// What leaves a dtype's range is the reference's to say: the largest finite value.
+// A result past a dtype's range is left to the reference, which gives the largest finite value.
 TEST(Precision, LinearOfHalvesStaysFinite) {
   Generator rng(1);
   Linear linear(4, 3, true, rng);

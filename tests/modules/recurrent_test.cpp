@@ -169,7 +169,7 @@ TEST(RecurrentModules, ACacheHoldsNoMoreThanTheContext) {
   expect_error(Error::Kind::shape, {"context_length = 6", "found 7"}, [&] { layer->forward(draw({7, 5})); });
 }
 
-// Of the convolution's, too.
+// All matrices are kept in fewer bits, the convolution's too.
 TEST(RecurrentModules, MatricesAreKeptInFewerBits) {
   const Tensor x = draw({2, 9, 5});
   for (const auto& [dtype, limit] : {std::pair{DType::bf16, 0.02}, {DType::i8, 0.04}}) {

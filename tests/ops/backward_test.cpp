@@ -1,4 +1,4 @@
-// What the backward passes of a network's parts refuse before they read it.
+// Tests what the backward passes of a network's parts refuse before they read it.
 #include "attn/feed_forward.hpp"
 #include "core/testing.hpp"
 

@@ -79,7 +79,7 @@ TEST(AdamW, HugeGradientsStayFinite) {
   for (const auto& [name, tensor] : optimizer.state_dict()) expect_finite(tensor, name);
 }
 
-// How a loop sees that training diverged, whether it clips or not.
+// A loop sees by these that training diverged, whether it clips or not.
 TEST(AdamW, GradientsThatAreNotFiniteAreSeenAndChangeNothing) {
   for (const double poison : {kNan, kInf, -kInf}) {
     Parameter p{"p", Tensor::ones({70000}), Tensor::ones({70000})};

@@ -8,14 +8,14 @@ namespace oracle {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kUnknown = std::numeric_limits<double>::quiet_NaN();
-// What is past float32's range on the way is known to be large, and no more.
+// A size past float32's range on the way is known to be large, and no more.
 constexpr double kMost = 1e38, kBeyond = 1e200;
 double in_range(double size) { return size > kMost ? kBeyond : size; }
 
 // Float32 may take such a weight for zero, also after what it was multiplied by.
 bool may_vanish(double weight) { return weight < 0x1p-60; }
 
-// Of a factor, as rounding sees it: kernels may take what is below 2^-102 for zero.
+// Returns a factor's size as rounding sees it: kernels that multiply parts of float32 lose bits below 2^-102.
 double magnitude(double x) { return std::fabs(x) + 0x1p-100; }
 
 void add(Number& to, double term, double size) { to.value += term, to.size += size; }
@@ -144,13 +144,14 @@ struct Row {
     if (!p.sinks.empty()) sink_weight = std::exp(p.sinks[static_cast<std::size_t>(h)] - most) / sum;
   }
 
-  // What a weight may be. Scores that are not even known to 1/64 tell nothing of weights.
+  // Returns how large a weight may be. Scores that are not even known to 1/64 tell nothing of weights.
   double most_of(double w) const { return p.score_roundoff * strain < 1.0 / 64 ? magnitude(w) : 64; }
 
-  // What a term may lose beside its roundoff, in roundoffs: float32's kernels may take numbers below 2^-126 for zero.
+  // Returns what a term may lose beside its roundoff, in roundoffs: float32's kernels may take numbers below 2^-126 for
+  // zero.
   double vanishing() const { return p.roundoff > 0x1p-50 ? 0x1p-126 / p.roundoff : 0; }
 
-  // By which errors of this row's numbers are measured: of exp(score - lse), where both were rounded.
+  // Returns the size that errors of this row's numbers are measured by: of exp(score - lse), where both were rounded.
   double size_of(double w) const {
     const double rounded = strain + (std::isfinite(lse) ? std::fabs(lse) : 0);
     return most_of(w) * (1 + rounded * p.score_roundoff / p.roundoff);
@@ -158,7 +159,7 @@ struct Row {
 
   bool allowed(std::int64_t j) const { return p.sees(b, h, i, j); }
 
-  // What dropout makes of a weight.
+  // Returns what dropout multiplies a weight by.
   double kept(std::int64_t j) const {
     if (p.dropout == 0) return 1;
     return p.dropout_keep.at(b, h, i, j) != 0 ? 1 / (1 - p.dropout) : 0;
@@ -270,7 +271,7 @@ Result attention(const Problem& p) {
 
 namespace {
 
-// Whether a query and key have a part of the gradients at all is not known.
+// Marks the gradients of a query and a key as unknown: whether the two have a part of them at all is not known.
 void forget(const Row& row, std::int64_t j, Gradient& g) {
   const auto forget_row = [](Numbers& all, std::size_t row_number, std::int64_t width) {
     for (std::int64_t c = 0; c < width; ++c)
@@ -316,7 +317,7 @@ WeightGradient weight_gradient(const Problem& p, const Row& row, const double* d
   return d;
 }
 
-// To q (whose rows' numbers begin at `at`), k and the biases, of the score of key j.
+// Adds the gradient of key j's score to those of q (whose row's numbers begin at `at`), k and the biases.
 void add_score_gradient(const Problem& p, const Row& row, std::int64_t j, const Number& d_score, std::size_t at,
                         Gradient& g) {
   if (p.bias.defined()) add(g.bias[p.bias.place(row.b, row.h, row.i, j)], d_score.value, d_score.size);

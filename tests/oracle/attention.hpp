@@ -48,8 +48,8 @@ struct Problem {
   Relative relative;
   double dropout = 0;
   OfScore change, change_slope;  // the score function and its derivative, or none
-  // Of the computation that is compared: roundoff of products and weights, and of scores; half of the smallest number
-  // of its outputs, and the largest. For the sizes below alone.
+  // These describe the computation that is compared, for the sizes below alone: its roundoff of products and weights,
+  // and of scores; how much its outputs are rounded near zero, and the largest of them.
   double roundoff = 0x1p-24, score_roundoff = 0x1p-24, least = 0, most = 1e38;
   // Kernels may take the rows of an int8 cache in fixed point: a query's numbers in units of its largest, and weighted
   // values in units of the largest of them.
@@ -61,8 +61,8 @@ struct Problem {
   // The numbers that dropout and score functions know a query and a key by.
   std::int64_t query_number(std::int64_t b, std::int64_t i) const;
   std::int64_t key_number(std::int64_t b, std::int64_t j) const;
-  // By position, lengths, sequences, boolean and block masks; a bias of -inf forbids likewise. Score functions do
-  // not.
+  // Returns whether a query sees a key: position, lengths, sequences, boolean and block masks forbid it, and so does a
+  // bias of -inf. Score functions do not.
   bool sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const;
 };
 
@@ -85,8 +85,8 @@ struct Gradient {
 };
 Gradient gradient(const Problem& p, const std::vector<double>& d_output);
 
-// Which weights dropout keeps by a key: word j % 4 of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
-// easy as 1, 2, 3") at counter (j / 4, i, h, b) is at least p · 2^32; i and j are numbers as above.
+// Returns which weights dropout keeps by a key: those where word j % 4 of Philox4x32-10 (Salmon et al. 2011, "Parallel
+// random numbers: as easy as 1, 2, 3") at counter (j / 4, i, h, b) is at least p · 2^32; i and j are numbers as above.
 Grid philox_keep(const Problem& p, std::uint64_t key);
 
 }  // namespace oracle

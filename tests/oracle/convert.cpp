@@ -54,8 +54,8 @@ void take_score_function(const attn::ScoreFunction& f, Problem& p) {
   };
 }
 
-// Of a dtype's numbers: half of the last bit, half of the smallest number (kernels may round to a normal one), the
-// largest.
+// How a dtype rounds: difference() allows twice `roundoff` of a number, and twice `least` near zero, where kernels may
+// round to a normal number. `most` is its largest number.
 struct Range {
   double roundoff, least, most;
 };

@@ -13,7 +13,7 @@ namespace oracle {
 // Every element in row-major order.
 std::vector<double> values(const attn::Tensor& t);
 
-// With the roundoffs of the kernels for these inputs.
+// Returns the problem with the kernels' roundoffs for these inputs.
 Problem problem_of(const attn::Tensor& q, const attn::Tensor& k, const attn::Tensor& v,
                    const attn::AttentionOptions& options);
 void set_roundoff(Problem& p, attn::DType inputs, attn::Precision precision);

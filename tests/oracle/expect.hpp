@@ -1,4 +1,4 @@
-// What a call found, beside the oracle's numbers.
+// Compares what a call found with the oracle's numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ inline void expect_truth(const oracle::Problem& p, const AttentionResult& found)
   EXPECT_EQ(oracle::difference(found.lse, want.lse, p.roundoff, "lse"), "");
 }
 
-// Of bias, sinks and a table, what is there.
+// Compares gradients; those of bias, sinks and a table only where they are there.
 inline void expect_truth(const oracle::Problem& p, const Tensor& d_output, const AttentionGradient& found) {
   const oracle::Gradient want = oracle::gradient(p, oracle::values(d_output));
   const auto expect = [&](const Tensor& t, const oracle::Numbers& numbers, const char* what) {

@@ -23,7 +23,7 @@ DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # both are on
 MORE = {"position_embedding_type": "relative_key", "embedding_size": 8, "gradient_checkpointing": True, "pooler_type": "x",
         "classifier_dropout": 0.5, "is_decoder": True, "add_cross_attention": True, "rotary_emb_base": 100,
         "num_hidden_groups": 2, "key_of_tomorrow": 1, "output_hidden_states": True}  # fmt: skip
-# What a GGUF key changes in transformers' config. Another that is followed changes nothing.
+# The field of transformers' config that a GGUF key changes. Another key that is followed changes nothing.
 MEANING = {"bert.context_length": "max_position_embeddings", "bert.attention.layer_norm_epsilon": "layer_norm_eps",
            "bert.embedding_length": "hidden_size", "bert.feed_forward_length": "intermediate_size",
            "bert.block_count": "num_hidden_layers", "bert.attention.head_count": "num_attention_heads"}  # fmt: skip

@@ -65,7 +65,7 @@ def scaling_type(config, name):
         full(config)["rope_type"] = name if name != "none" else "default"
 
 
-# What a key changes in transformers' config. A key that is not here changes nothing.
+# The field of transformers' config that a key changes, or how it changes the config. A key that is not here changes nothing.
 MEANING = {
     "attention.layer_norm_rms_epsilon": "rms_norm_eps", "attention.sliding_window": "sliding_window",
     "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",

@@ -158,7 +158,7 @@ def test_parts_that_are_drawn(ask, tmp_path):
 
 
 def test_classes_hold_the_same_characters(ask, tmp_path):
-    """What a pattern finds is taken away, and the ids of the rest tell which characters are left."""
+    """A pattern's finds are taken away, and the ids of the rest tell which characters are left."""
     whole = json.loads((DATA / "gpt2.json").read_text()) | {"added_tokens": [], "post_processor": None}
     characters = [chr(code) for code in range(1, 0x20000) if not 0xD800 <= code < 0xE000]
     texts = ["".join(characters[i : i + 64]) for i in range(0, len(characters), 64)]

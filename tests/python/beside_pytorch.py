@@ -21,7 +21,7 @@ BIAS = numbers(5, 5, seed=4)
 
 
 def answer(call, f):
-    """What f gives, or the kind of its error."""
+    """Returns what f gives, or the kind of its error."""
     try:
         return call(f)
     except Exception as error:

@@ -8,7 +8,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 @functools.cache
 def _all():
-    # Of all operators: when it is asked for one, it has none of another afterwards.
+    # Collects the cases of all operators: when collect_testcases() is asked for one, it has none of another afterwards.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return collect_testcases(None)

@@ -1,4 +1,4 @@
-"""What a report's page holds: its data, and the numbers of its steps."""
+"""Reads what a report's page holds: its data, and the numbers of its steps."""
 
 import base64
 import json

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import attn
 
 rng = np.random.default_rng(0)
-# What storing takes from an element, in the largest of its row.
+# The error of storing an element, as a share of the largest of its row.
 ROUNDING = {"float32": 0, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int8": 1 / 254}
 
 
@@ -20,7 +20,7 @@ def drawn(*shape, rng=rng):
 
 
 def largest_error(dtype, q, k, v):
-    """Of an output: by its values, and by scores of at most √d · |q| · |k|; and what float32's sums may lose."""
+    """The largest error of an output: by its values, by scores of at most √d · |q| · |k|, and by float32's sums."""
     scores = np.sqrt(q.shape[-1]) * np.abs(q).max() * np.abs(k).max()
     return (ROUNDING[dtype] + 16 * 2.0**-24) * np.abs(v).max() * (1 + scores)
 

@@ -93,7 +93,7 @@ def test_states_of_another_number_than_heads():
 
 
 def test_an_encoder():
-    """Of a model in memory what each head gives, switched off and by the mean, is that of hooks in PyTorch."""
+    """An encoder in memory gives what PyTorch gives with hooks, where a head is switched off or gives its mean."""
     torch.manual_seed(3)
     config = transformers.BertConfig(
         vocab_size=61, hidden_size=16, intermediate_size=20, num_hidden_layers=3, num_attention_heads=4,

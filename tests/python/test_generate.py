@@ -177,7 +177,7 @@ def ctrl_c():
 
 @pytest.mark.no_sanitizer
 def test_ctrl_c_ends_it(model, ctrl_c):
-    """What is written so far stays, and the model works on."""
+    """The text that is written so far stays, and the model works on."""
     writing = model.stream(PROMPT, new_tokens=2000)
     main = threading.main_thread().ident
     after = [3]

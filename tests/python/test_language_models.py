@@ -242,7 +242,7 @@ def test_bad_files(tmp_path):
 
 
 def held_by(page):
-    """What the page of a model computes by."""
+    """The model that a page holds to compute by."""
     return json.loads(re.search(r'<script type="application/json" id="model">(.*?)</script>', str(page), re.DOTALL).group(1))
 
 

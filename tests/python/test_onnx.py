@@ -17,7 +17,7 @@ import attn  # noqa: E402
 
 AFTER_SCALE, AFTER_SOFTCAP, AFTER_MASK, AFTER_SOFTMAX = range(4)  # qk_matmul_output_mode
 
-# What the adapter reads of a node. softmax_precision may be passed over: the softmax is computed in float32 at least.
+# The adapter reads these of a node. It may pass over softmax_precision: the softmax is computed in float32 at least.
 INPUTS = {"Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"}
 ATTRIBUTES = {"scale", "softcap", "is_causal", "left_window_size", "right_window_size", "q_num_heads", "kv_num_heads",
               "qk_matmul_output_mode", "softmax_precision"}

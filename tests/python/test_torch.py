@@ -253,7 +253,7 @@ def test_a_module_in_place_of_the_books():
     other.load_state_dict(theirs.state_dict())
     torch.testing.assert_close(other(x), theirs(x))
     theirs.load_state_dict(ours.state_dict(), strict=False)
-    # And without PyTorch, from its weights.
+    # The module without PyTorch gives the same from its weights.
     plain = attn.MultiHeadAttention(8, 8, 16, 0.0, 2)
     plain.load_state_dict(theirs.state_dict())
     torch.testing.assert_close(plain(x), theirs(x).detach())

@@ -158,7 +158,7 @@ def test_compile_of_transforms():
 
 
 def test_functional_tensors_are_not_read_by_other_calls():
-    """What has no operator reads memory, which a wrapped tensor has not."""
+    """Calls without an operator read memory, which a wrapped tensor has not."""
     cache = attn.KVCache(batch=2, kv_heads=2, head_dim=4)
     lse = torch.zeros(2, 2, 5)
     for call in (lambda x: attn.merge([x], [lse])[0], lambda x: cache.append(x, x), lambda x: cache.attention(x)):

@@ -1,4 +1,4 @@
-"""What a tensor or a mode of PyTorch means and its memory does not say: followed, or refused by name."""
+"""A meaning of PyTorch's tensors or modes that memory does not show is followed, or refused by name."""
 
 import io
 import os

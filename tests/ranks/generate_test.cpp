@@ -28,7 +28,8 @@ class GenerateOverRanks : public OverRanks {
     save_language_model(path(name), model);
   }
 
-  // By rank 0. Others print nothing. (A launcher may give ranks a terminal, where control characters are escaped.)
+  // Returns what rank 0 prints; others print nothing. (A launcher may give ranks a terminal, which escapes control
+  // characters.)
   std::string printed(int ranks, const std::string& line) const {
     out_of(on(ranks, line + " >printed.$rank"));
     for (int r = 1; r < ranks; ++r) EXPECT_EQ(read(path("printed." + std::to_string(r))), "") << line;
@@ -81,7 +82,7 @@ TEST_F(GenerateOverRanks, OneRankTellsWhatIsWrong) {
   refused(on(3, line + "nan.safetensors"), 3, "rank 0 of 3");
 }
 
-// Each rank in a folder of its own.
+// Each rank runs in a folder of its own.
 TEST_F(GenerateOverRanks, RanksWithOtherFilesAreTold) {
   for (const char* folder : {"0", "1", "2"}) std::filesystem::create_directory(path(folder));
   for (const char* folder : {"0", "1"}) std::filesystem::copy(path("m.safetensors"), path(folder) / "m.safetensors");

@@ -48,7 +48,7 @@ class OverRanks : public Command {
     }
     return line + " --out " + more;
   }
-  // Of the lines of --json.
+  // Returns the losses in the lines of --json.
   static std::vector<double> losses(const std::string& lines) {
     std::vector<double> all;
     for (std::size_t at = 0; (at = lines.find("\"loss\":", at)) != std::string::npos; at += 7) {
@@ -56,7 +56,7 @@ class OverRanks : public Command {
     }
     return all;
   }
-  // All that a run has written.
+  // Returns all that a run has written.
   std::vector<std::string> written(const std::string& name) const {
     std::vector<std::string> all;
     for (const char* end : {".safetensors", ".training.safetensors", ".svg"}) all.push_back(read(path(name + end)));

@@ -61,7 +61,7 @@ TEST_F(OverSequences, ARunGoesOnWithAnotherDivision) {
   out_of(divided(1, 2, resume("--until 7")));
   out_of(divided(4, 2, resume("--shard")));
   EXPECT_EQ(written("r"), written("whole"));
-  // With other parts of the texts the numbers are near.
+  // The numbers stay near where ranks take other parts of the texts.
   auto all = losses(out_of(divided(2, 2, steps("r.safetensors --force --until 4"))));
   for (const std::string& line : {divided(1, 4, resume("--until 6 --shard")), on(2, resume("--until 8")),
                                   resume("--until 10"), divided(1, 3, resume(""))}) {

@@ -29,7 +29,7 @@ TEST_F(OverRanks, ARunGoesOnWithOtherRanks) {
   EXPECT_EQ(written("r"), written("whole"));
 }
 
-// Without --reproducible the same numbers but for rounding.
+// Without --reproducible the numbers are the same but for rounding.
 TEST_F(OverRanks, PlainTrainingIsNearThatOfOneProcess) {
   const std::string same = " --dropout 0 --json";
   const auto plain = [&](const std::string& out) { return train(out + same); };

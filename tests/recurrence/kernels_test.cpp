@@ -99,7 +99,7 @@ TEST_P(Recurrence, HasTheSameBitsOnAnyThreads) {
   }
 }
 
-// Of one sequence, gated, with channels that keep different shares.
+// Draws a case of one sequence, gated, with channels that keep different shares.
 RecurrenceCase one_text(std::int64_t tokens, std::int64_t d, unsigned seed) {
   std::mt19937 rng(seed);
   RecurrenceCase c;

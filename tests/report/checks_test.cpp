@@ -82,7 +82,7 @@ TEST(Checks, RoundingBesideLargeScoresIsNoFault) {
   }
 }
 
-// What leaves float32's range is recorded as its largest number.
+// A score that leaves float32's range is recorded as its largest number.
 TEST(Checks, ScoresPastFloat32sRangeAreNoFault) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for_seeds(6, [&](std::mt19937& rng) {

@@ -1,4 +1,4 @@
-// What the page reads of long inputs: decoded here by plain loops, as encode.hpp describes it.
+// Tests what the page reads of long inputs. Plain loops decode it here, as encode.hpp describes it.
 #include "report/html/encode.hpp"
 
 #include <gmock/gmock.h>

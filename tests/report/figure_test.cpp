@@ -258,7 +258,7 @@ TEST(Heatmap, LargeOnesArePooledAndSaySo) {
   }
   ASSERT_EQ(bright.size(), 1u);
   ASSERT_EQ(nan.size(), 1u) << "one NaN of 64 cells must not hide";
-  // By block: rows 777 / 8 = 97, columns 333 / 8 = 41; the NaN is in block 0, 0.
+  // Cells are blocks: row 777 / 8 = 97, column 333 / 8 = 41; the NaN is in block 0, 0.
   const double cell = bright[0].number("height");
   EXPECT_NEAR(bright[0].number("y") - nan[0].number("y"), 97 * cell, 0.1);
   EXPECT_NEAR(bright[0].number("x") - nan[0].number("x"), 41 * cell, 0.1);

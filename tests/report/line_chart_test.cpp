@@ -28,7 +28,7 @@ std::vector<At> points_of(const Element& polyline) {
   return points;
 }
 
-// Where the axis puts a value, from two of its labels; the labels of y are right-aligned.
+// Returns where the axis puts a value, from two of its labels; the labels of y are right-aligned.
 double place(const Document& d, bool y, double value, bool log = false) {
   std::vector<std::pair<double, double>> ticks;
   for (const Element& e : d.all("text")) {

@@ -46,7 +46,7 @@ def uniform(low, high, integral=False):
     return float(round(value)) if integral else value
 
 
-# What the choice between int, fixed and scientific mode hangs on.
+# Kinds of numbers, which PyTorch's choice between int, fixed and scientific mode depends on.
 KINDS = {
     "weights": lambda: uniform(0, 1),
     "signed": lambda: uniform(-3, 3),

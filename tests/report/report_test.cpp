@@ -358,7 +358,7 @@ TEST(Report, ShowsTheTextThatIsAskedFor) {
   }
 }
 
-// Which keys are masked: as recorded, each head by itself; of weights alone, the future where all of it is 0.
+// Keys are masked as recorded, each head by itself. With weights alone, the future is masked where all of it is 0.
 TEST(Report, KnowsWhatIsMasked) {
   const auto block = [](const Trace& trace) { return report_page::arrange(trace, 0).blocks.front(); };
   Trace recorded;

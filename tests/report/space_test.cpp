@@ -39,7 +39,7 @@ TEST(Space, ThreeDimensionsAsInTheNotebooks) {
   EXPECT_EQ(dots.all("circle").size(), 6u);
 }
 
-// Where a tip is drawn, seen straight from above: x to the right of y's axis, by hand.
+// Seen straight from above, x grows to the right and y upwards: the places of tips are known by hand.
 TEST(Space, SeenFromAboveXAndYAreTrue) {
   const std::vector<fig::Points> sets{{"v", Tensor::of({{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 1, 0}}), {}}};
   const Document d(fig::space(sets, {.arrows = false, .azimuth = -90, .elevation = 90}));

@@ -46,7 +46,7 @@ class Document {
   }
   const Element& root() const { return elements_.front(); }
   const std::vector<Element>& elements() const { return elements_; }
-  // What is written in the picture.
+  // Returns the texts that are written in the picture.
   std::vector<std::string> texts() const {
     std::vector<std::string> found;
     for (const Element& e : all("text")) found.push_back(e.text);

@@ -1,4 +1,4 @@
-// What the frequencies refuse, and what a config may be; their values are compared with transformers' in golden/.
+// Tests what the frequencies refuse, and what a config may be; golden/ compares their values with transformers'.
 #include "attn/rotary.hpp"
 #include "core/testing.hpp"
 

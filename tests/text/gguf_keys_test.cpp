@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Where the library goes another way, with the reason.
+// Tells where the library goes another way than llama.cpp, with the reason.
 bool differs(const std::string& file, const std::string& key, const Json& value) {
   // llama.cpp leaves blanks as they are. The key has SentencePiece's meaning here.
   if (file == "sentencepiece" && key == "remove_extra_whitespaces" && value == true) return true;

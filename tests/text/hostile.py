@@ -12,7 +12,7 @@ JAMO = [chr(c) for c in (*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(
 
 
 def drawn_seed() -> int:
-    """Of inputs that a test draws: ATTN_TEST_SEED where it is set, as CI sets it; else another one each time. Printed."""
+    """The seed of the inputs that a test draws, which it prints: ATTN_TEST_SEED, as CI sets it, or another one each time."""
     seed = int(os.environ.get("ATTN_TEST_SEED") or random.SystemRandom().randrange(2**32))
     print("seed", seed)
     return seed

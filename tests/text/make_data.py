@@ -53,7 +53,7 @@ def agreed_characters():
 
 
 def random_text(rng, characters, words):
-    """What a person would write, spoiled by anything."""
+    """Draws a text such as a person would write, spoiled by anything."""
     parts = []
     while len(parts) < rng.randint(1, 40):
         kind = rng.random()

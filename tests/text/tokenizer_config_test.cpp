@@ -1,4 +1,4 @@
-// What stands beside a tokenizer.json: tokenizer_config.json and special_tokens_map.json.
+// Tests the files that stand beside a tokenizer.json: tokenizer_config.json and special_tokens_map.json.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ TEST(TokenizerFiles, AConfigThatNamesAnAddedTokenLeavesItsFlags) {
   }
 }
 
-// As transformers does, whose from_pretrained() merges the file over a config without added_tokens_decoder.
+// The library does as transformers, whose from_pretrained() merges the file over a config without added_tokens_decoder.
 TEST(TokenizerJsonFiles, OlderFoldersNameTheirTokensInAMapOfTheirOwn) {
   const Folder folder;
   std::filesystem::copy_file(ATTN_TEST_DATA "/tokenizers/qwen.json", folder / "tokenizer.json");

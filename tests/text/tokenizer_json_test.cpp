@@ -33,7 +33,7 @@ const Columns& columns() {
   return all;
 }
 
-// As the package shows bytes: what is no UTF-8 is U+FFFD.
+// Returns bytes as the package shows them: what is no UTF-8 is U+FFFD.
 std::string shown(std::string_view bytes) {
   Utf8Stream stream;
   const std::string text = stream.push(bytes);
@@ -281,7 +281,7 @@ TEST(TokenizerFiles, StepsInAnOrderThatAttnLacksAreRefused) {
   expect_refused(unknown.dump(), "unk_token in the vocabulary");
 }
 
-// As the package's Metaspace has it, which keeps none of the first token's blanks.
+// The package's Metaspace keeps none of the first token's blanks either.
 TEST(TokenizerFiles, MetaspaceTakesEveryBlankFromTheFirstToken) {
   nlohmann::json gemma = nlohmann::json::parse(json_of("gemma"));
   gemma["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};

@@ -57,7 +57,7 @@ TEST(BPE, GivesTheReferencesIds) {
   }
 }
 
-// Of bytes, ASCII and characters, with runs that merge.
+// Draws a text of bytes, ASCII and characters, with runs that merge.
 std::string random_bytes(std::mt19937& random, std::size_t length) {
   std::string text;
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };

@@ -12,7 +12,7 @@
 namespace attn::test {
 namespace {
 
-// Whether `count` threads come within a minute, this one among them.
+// Tells whether `count` threads come within a minute, this one among them.
 bool all_come(std::atomic<int>& came, int count) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   ++came;

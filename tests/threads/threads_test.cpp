@@ -58,7 +58,7 @@ Results forward_and_backward(const Tensor& q, const Tensor& k, const Tensor& v, 
           grad.bias,      grad.sinks,  grad.relative_bias};
 }
 
-// Of one item with many heads, whose tasks are heads, and of few heads, whose keys are cut.
+// One item has many heads, which are its tasks, or few heads, whose keys are cut.
 TEST_P(OnThreads, ForwardAndBackward) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const Precision precision : {Precision::highest, Precision::medium}) {
@@ -115,7 +115,7 @@ TEST_P(OnThreads, PlansForManyThreads) {
   }
 }
 
-// So do those of products, of few rows and many, and deep ones.
+// The bits of products stay as well: of few rows and of many, and of deep ones.
 TEST_P(OnThreads, ProductsPlannedForManyThreads) {
   struct Sizes {
     std::int64_t rows, in, out;

@@ -55,7 +55,7 @@ struct Trained {
   explicit Trained(const TrainCheckpoint& from, const TrainRanks& ranks = {})
       : rng(99, DropoutFlavour::philox), model(gpt(rng, 0.1)), trainer(*model, rng, text, from, ranks) {}
 
-  // All that must be the same, to the bit.
+  // Returns all that must be the same, to the bit.
   std::vector<Tensor> all() {
     const auto whole = trainer.whole_weights();
     const TrainCheckpoint now = trainer.checkpoint();

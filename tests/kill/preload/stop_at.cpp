@@ -79,7 +79,7 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
   return real<int(int, const char*, int, const char*, unsigned)>("renameat2")(from_folder, from, to_folder, to, flags);
 }
 
-// What removes cannot run out of space.
+// A removal may be where the process is killed, but it cannot run out of space.
 int unlink(const char* path) {
   stops_here();
   return real<int(const char*)>("unlink")(path);

@@ -14,7 +14,7 @@ import time
 import chromium
 
 
-# As WebDriver writes them.
+# The keys as WebDriver writes them.
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "End": "\ue010", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
 
 

@@ -101,7 +101,7 @@ class Keyboard(LivePage):
         self.wait(model, "live.next !== undefined")
         model.click("#masks summary")
         model.run(SETTLED)
-        # What has the focus, and the key that changes something.
+        # Each place is a page, what has the focus there, and the key that changes something.
         places = [(six, "#strip .on", "ArrowRight"), (six, "#stage-matrix [tabindex='0']", "ArrowDown"), (six, "#next", "Enter"), (six, "#back", "Enter"),
                   (six, "#scale", "End"), (six, "#view", "End"), (six, "#heads-scale", "Home"), (six, "#route-all [tabindex='0']", "ArrowDown"), (six, "#dropout [tabindex='0']", "ArrowUp"),
                   (six, ".head[data-head='1']", "Enter"), (six, "[name=query]", "End"), (six, "#space svg[data-keys]", "ArrowRight"), (six, "#route-all .numbers summary", "Enter"),

@@ -35,7 +35,7 @@ class LivePage(ReportTest):
         self.wait(page, f"{ANSWERED} === live.asked")
 
     def compare_kinds(self, page, model, text):
-        """What names heads, as a report of that model has it."""
+        """The scores that name heads are those in a report of that model."""
         recorded = self.open("--model", model, "--text", text)
         wanted = json.loads(recorded.run(KINDS))
         self.wait(page, f"Math.abs(blocks.at(-1).kinds?.at(-1).induction - {wanted[-1][-1]['induction']!r}) < 1e-5")
@@ -53,7 +53,7 @@ class LivePage(ReportTest):
 
 class Live(LivePage):
     def weights(self, page):
-        """Of every head, by layer and head."""
+        """The weights of every head, by layer and head."""
         return page.run("blocks.map((block) => Array.from(block.step('weights').values))")
 
     def expected(self, text):

@@ -46,7 +46,7 @@ class LiveEncoder(LivePage):
         return said["texts"][0]["cosines"][1]
 
     def same_as_recorded(self, page, model):
-        """What is typed has the steps that the command records."""
+        """A typed text has the steps that the command records."""
         self.assertEqual(page.run("report.tokens")[0].strip(), "[CLS]")
         self.type(page, "s")
         self.settled(page)

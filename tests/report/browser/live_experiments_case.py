@@ -35,7 +35,7 @@ class LiveExperiments(LivePage):
         self.compare(found["after"], wanted["after"])
         self.assertEqual(self.cell(page, 0, 0), f"{wanted['after'][0][0] - wanted['before']:+.3f}")
         self.assertIn(f"loss is {wanted['before']:.4f}", page.text("#experiment-found"))
-        # Beside heads that are off already.
+        # The effects are measured beside heads that are off already.
         page.run("select({ block: 1, head: 0 })")
         page.click("#edit-head")
         self.settled(page)
