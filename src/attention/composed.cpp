@@ -1,12 +1,14 @@
 #include "attention/composed.hpp"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "attention/blocks.hpp"
 #include "attention/pieces.hpp"
 #include "attention/relative_bias.hpp"
 #include "attention/score_tiles.hpp"
+#include "attention/special.hpp"
 #include "attn/reference.hpp"
 #include "reference/elementwise.hpp"
 #include "reference/sum_to.hpp"
@@ -33,7 +35,8 @@ Tensor repeat_heads_backward(const Tensor& dx, std::int64_t hkv) {
 
 // s + bias, where -inf forbids whatever the score is.
 Tensor add_bias(const Tensor& s, const Tensor& bias) {
-  return ref::map("attention", s, bias, [](auto x, auto b) { return std::isinf(b) && b < 0 ? b : x + b; });
+  const auto add = [](auto x, auto b) { return std::isinf(b) && b < 0 ? b : x + b; };
+  return ref::map("attention", s, ref::saturate_to(bias, s.dtype()), add);
 }
 
 // 16-bit floats are computed in float32.
@@ -71,6 +74,38 @@ Tensor masked(Tensor s, const Sizes& p, const AttentionOptions& options) {
   return limits_keys(mask) ? ref::mask_fill(s, seen_keys(p, options)) : s;
 }
 
+// Only masks hide infinities and NaN of a value. Dropout, a score function and a weight that rounds to 0 do not.
+struct SpecialValues {
+  Tensor values;  // (b, hq, tk, dv): these alone, and 0 elsewhere; undefined where there are none
+  Tensor seen;    // (b, hq, tq, tk): 1 for each key that no mask hides from the query, else 0
+
+  SpecialValues(const Tensor& v, const Sizes& p, const AttentionOptions& options) {
+    if (is_finite(v.contiguous().raw(), v.dtype(), v.numel())) return;
+    values = ref::map("attention", v, [](auto x) { return std::isfinite(x) ? decltype(x){0} : x; });
+    Tensor s = Tensor::zeros(p.scores_shape(), v.dtype());
+    if (options.mask.bias.defined()) s = add_bias(s, options.mask.bias);
+    if (options.relative_bias.table.defined()) s = add_bias(s, relative_bias(p, options));
+    seen = ref::map("attention", masked(s, p, options), [](auto x) { return x == -INFINITY ? 0 : 1; });
+  }
+
+  // Makes float64 weights positive for all that a query sees beside such a value.
+  Tensor above_zero(const Tensor& weights) const {
+    const Tensor some = ref::map("attention", values, [](auto x) { return x == 0 ? 0 : 1; });
+    Shape keys = values.shape();
+    keys.back() = 1;
+    const Tensor beside = ref::map("attention", seen, ref::weighted_sum(seen, ref::sum_to(some, keys)),
+                                   [](auto x, auto count) { return count > 0 ? x : 0; });
+    return ref::map("attention", weights, beside, [](auto w, auto here) {
+      return w == 0 && here != 0 ? decltype(w){std::numeric_limits<double>::denorm_min()} : w;
+    });
+  }
+
+  // Gradients of weights, of which dropout hides no infinities and NaN either.
+  Tensor beside_dropped(const Tensor& kept, const Tensor& all) const {
+    return ref::map("attention", kept, all, [](auto x, auto before) { return std::isfinite(before) ? x : before; });
+  }
+};
+
 Tensor dropout_keep(const Sizes& p, const AttentionOptions& options) {
   if (options.dropout == 0 || !options.dropout_key) return options.dropout_keep;
   Tensor keep = Tensor::empty(p.scores_shape(), DType::boolean);
@@ -88,7 +123,6 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
   const auto step = [&](const char* name, bool taken, const Tensor& before, const auto& compute) {
     return taken ? pass(trace, name, compute()) : before;
   };
-  const auto plus = [&](const Tensor& s, const Tensor& bias) { return add_bias(s, ref::saturate_to(bias, dtype)); };
   Steps s;
   s.q = pass(trace, "queries", q.to(dtype));
   s.k = pass(trace, "keys", repeat_heads(k.to(dtype), p.hq));
@@ -98,9 +132,9 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
   s.capped = step("capped", options.softcap > 0, s.scaled, [&] { return ref::softcap(s.scaled, options.softcap); });
   s.scored = step("scored", static_cast<bool>(options.score_function), s.capped,
                   [&] { return apply_score_function(s.capped, options.score_function, starts_of(p, options)); });
-  s.biased = step("biased", mask.bias.defined(), s.scored, [&] { return plus(s.scored, mask.bias); });
+  s.biased = step("biased", mask.bias.defined(), s.scored, [&] { return add_bias(s.scored, mask.bias); });
   s.relative = step("relative", options.relative_bias.table.defined(), s.biased,
-                    [&] { return plus(s.biased, relative_bias(p, options)); });
+                    [&] { return add_bias(s.biased, relative_bias(p, options)); });
   s.alibi = step("alibi", options.alibi_slopes.defined(), s.relative,
                  [&] { return ref::add(s.relative, ref::saturate_to(alibi_bias(p, options), dtype)); });
   s.masked = step("masked", !mask.empty(), s.alibi, [&] { return masked(s.alibi, p, options); });
@@ -110,7 +144,10 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
   s.weights = pass(trace, "weights", s.all_weights.slice(-1, 0, p.tk));
   s.dropped = step("dropped", options.dropout > 0, s.weights,
                    [&] { return ref::dropout(s.weights, dropout_keep(p, options), options.dropout); });
-  s.context = pass(trace, "context", ref::weighted_sum(s.dropped, s.v));
+  s.context = ref::weighted_sum(s.dropped, s.v);
+  if (const SpecialValues special(s.v, p, options); special.values.defined())
+    s.context = ref::add(s.context, ref::weighted_sum(special.seen, special.values));
+  s.context = pass(trace, "context", s.context);
   return s;
 }
 
@@ -149,7 +186,7 @@ bool any_below_one(const Tensor& share, const Tensor& lse) {
   return false;
 }
 
-// Of rows that see other keys, too: their weights' factor, and Σ w · dw over all keys, which is d_output · output.
+// Rows that see other keys, too, need these: their weights' factor, and Σ w · dw over all keys, d_output · output.
 struct Rest {
   Tensor factor, sums, lse;  // (b, hq, tq, 1), in the dtype that is computed in; undefined where there are none
 
@@ -200,11 +237,15 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   const Rest rest(s, d_output, whole);
   if (rest.any()) s.weights = times(s.weights, rest.factor), s.dropped = times(s.dropped, rest.factor);
 
+  const SpecialValues special(s.v, p, options);
+  if (special.values.defined()) s.weights = special.above_zero(s.weights);
+
   // context = dropped · v
   auto [d_dropped, dv] = ref::weighted_sum_backward(d_output.to(DType::f64), s.dropped, s.v);
   // dropped = weights · keep / (1 - p)
-  const Tensor d_weights =
-      options.dropout > 0 ? ref::dropout(d_dropped, dropout_keep(p, options), options.dropout) : d_dropped;
+  Tensor d_weights = d_dropped;
+  if (options.dropout > 0) d_weights = ref::dropout(d_dropped, dropout_keep(p, options), options.dropout);
+  if (special.values.defined()) d_weights = special.beside_dropped(d_weights, d_dropped);
   // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero. From here on this is the
   // gradient of the scores as each earlier step had them.
   Tensor d_scores =

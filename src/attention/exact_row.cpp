@@ -78,7 +78,8 @@ ExactRow::ExactRow(const Call& call, const Sizes& p, const AttentionOptions& opt
       scores_(capped_.size(), -kInf),
       weights_(capped_.size()),
       sees_(capped_.size()) {
-  for (std::size_t n = 0; n < sees_.size(); ++n) sees_[n] = place.sees(first_ + static_cast<std::int64_t>(n));
+  for (std::size_t n = 0; n < sees_.size(); ++n)
+    sees_[n] = place.sees(first_ + static_cast<std::int64_t>(n)) ? Sight::seen : Sight::none;
   compute_scores();
   compute_weights();
 }
@@ -93,7 +94,7 @@ std::vector<double> ExactRow::row(const Tensor& t, std::int64_t head, std::int64
   return numbers;
 }
 
-// f(n, numbers) for the rows of keys or values that the query sees, as long as f says so.
+// Calls f(n, numbers) for the rows of keys or values that no mask hides from the query, as long as f says so.
 template <class F>
 void ExactRow::for_each_seen(const Tensor& t, const F& f) const {
   std::vector<double> numbers(at(t.size(3)));
@@ -101,7 +102,7 @@ void ExactRow::for_each_seen(const Tensor& t, const F& f) const {
     const auto* row =
         static_cast<const decltype(zero)*>(row_at(t, at_.item(), at_.key_head(), at_.part.piece.key + first_));
     for (std::size_t n = 0; n < sees_.size(); ++n, row += t.stride(2)) {
-      if (!sees_[n]) continue;
+      if (sees_[n] == Sight::none) continue;
       std::transform(row, row + numbers.size(), numbers.begin(), [](auto x) { return to_double(x); });
       if (!f(n, numbers)) return;
     }
@@ -150,8 +151,9 @@ void ExactRow::compute_scores() {
     with_score_tile([&](const ScoreTile& tile) {
       function.forward(&tile, function.user);
       for (std::size_t n = 0; n < scores_.size(); ++n) {
-        scores_[n] = sees_[n] ? static_cast<double>(tile.scores[n]) : -kInf;
-        if (scores_[n] == -kInf) sees_[n] = 0;  // a function hides as a mask does
+        if (sees_[n] == Sight::none) continue;
+        scores_[n] = static_cast<double>(tile.scores[n]);
+        if (scores_[n] == -kInf) sees_[n] = Sight::forbidden;
       }
     });
   }
@@ -177,7 +179,7 @@ void ExactRow::compute_weights() {
   const bool is_nan = std::any_of(scores_.begin(), scores_.end(), [](double x) { return !(x < kInf); });
   if (is_nan || std::isnan(sink)) {
     lse_ = kNan;
-    for (std::size_t n = 0; n < scores_.size(); ++n) weights_[n] = sees_[n] ? kNan : 0;
+    for (std::size_t n = 0; n < scores_.size(); ++n) weights_[n] = sees_[n] == Sight::seen ? kNan : 0;
     return;
   }
   const double most =
@@ -186,7 +188,10 @@ void ExactRow::compute_weights() {
   if (most == -kInf) return;
   double sum = std::exp(sink - most);
   for (std::size_t n = 0; n < scores_.size(); ++n) sum += weights_[n] = std::exp(scores_[n] - most);
-  for (double& weight : weights_) weight /= sum;
+  // A weight that rounds to 0 stays above it: beside an infinity or NaN of its value it counts.
+  for (std::size_t n = 0; n < weights_.size(); ++n) {
+    if (scores_[n] > -kInf) weights_[n] = std::max(weights_[n] / sum, std::numeric_limits<double>::denorm_min());
+  }
   lse_ = most + std::log(sum);
 }
 
@@ -194,7 +199,7 @@ std::vector<double> ExactRow::output() const {
   std::vector<double> sum(at(p_.dv), std::isnan(lse_) ? lse_ : 0);
   if (std::isnan(lse_)) return sum;
   for_each_seen(call_.v, [&](std::size_t n, const std::vector<double>& value) {
-    const double weight = weights_[n] == 0 ? 0 : weights_[n] * kept(n);
+    const double weight = weights_[n] * kept(n);
     for (std::size_t c = 0; weight != 0 && c < value.size(); ++c)
       sum[c] += std::isfinite(value[c]) ? weight * value[c] : 0;
     return true;
@@ -220,7 +225,7 @@ void ExactRow::add_to_biases(const AttentionGradient& grad, std::size_t n, doubl
 // Weights of NaN make NaN of all that the query sees.
 void ExactRow::spread_nan(const AttentionGradient& grad, KeyGradients& keys) const {
   for (std::size_t n = 0; n < weights_.size(); ++n) {
-    if (!sees_[n]) continue;
+    if (sees_[n] != Sight::seen) continue;
     keys.nan[at(first_) + n] = 1;
     add_to_biases(grad, n, kNan);
   }
@@ -232,13 +237,12 @@ std::vector<double> ExactRow::score_gradients(std::span<const double> weights, c
   std::vector<double> d(weights.size());
   double mean = 0;
   for_each_seen(call_.v, [&](std::size_t n, const std::vector<double>& value) {
-    const double factor = weights[n] == 0 ? 0 : kept(n);
-    if (factor != 0) d[n] = factor * dot(d_output, value);
-    if (weights[n] != 0) mean += weights[n] * d[n];
+    d[n] = kept(n) * dot(d_output, value);
+    mean += weights[n] * d[n];
     return true;
   });
   if (output) mean = dot(d_output, *output);
-  for (std::size_t n = 0; n < d.size(); ++n) d[n] = weights[n] == 0 ? 0 : weights[n] * (d[n] - mean);
+  for (std::size_t n = 0; n < d.size(); ++n) d[n] = sees_[n] == Sight::seen ? weights[n] * (d[n] - mean) : 0;
   return d;
 }
 
@@ -257,7 +261,7 @@ void ExactRow::add_gradient(const Incoming& in, const AttentionGradient& grad, K
   // A row that sees other keys, too, has its mean over all of them in its output.
   std::vector<double> d = score_gradients(weights, d_output, share == 1 ? nullptr : &output);
   for (std::size_t n = 0; n < d.size(); ++n) {
-    if (weights[n] == 0) continue;
+    if (sees_[n] != Sight::seen) continue;
     add_to_biases(grad, n, d[n]);
     add(keys.v.data() + (at(first_) + n) * d_output.size(), weights[n] * kept(n), d_output);
   }
@@ -269,6 +273,7 @@ void ExactRow::add_gradient(const Incoming& in, const AttentionGradient& grad, K
   }
   std::vector<double> sum(q_.size());
   for_each_seen(call_.k, [&](std::size_t n, const std::vector<double>& key) {
+    if (sees_[n] == Sight::forbidden) return true;
     d[n] *= slopes_[n] * p_.scale;
     add(sum.data(), d[n], key);
     add(keys.k.data() + (at(first_) + n) * q_.size(), d[n], q_);

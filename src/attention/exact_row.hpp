@@ -23,7 +23,7 @@ struct RowPlace {
   bool sees_any() const;
 };
 
-// What a backward pass takes beside its call.
+// A backward pass takes these beside its call.
 struct Incoming {
   Tensor d_output, output, lse;
 };
@@ -52,6 +52,9 @@ class ExactRow {
   void add_gradient(const Incoming& in, const AttentionGradient& grad, KeyGradients& keys) const;
 
  private:
+  // A score function's -inf forbids a key, but does not hide infinities and NaN in its value, which only masks do.
+  enum class Sight : char { none, forbidden, seen };
+
   std::vector<double> row(const Tensor& t, std::int64_t head, std::int64_t token) const;
   template <class F>
   void for_each_seen(const Tensor& t, const F& f) const;
@@ -72,7 +75,7 @@ class ExactRow {
   RowPlace at_;
   std::int64_t first_;  // key of the part, to which the vectors' first numbers belong
   std::vector<double> q_, capped_, slopes_, scores_, weights_;  // slopes: of the softcap
-  std::vector<char> sees_;
+  std::vector<Sight> sees_;
   double lse_ = 0;
 };
 

@@ -109,6 +109,35 @@ TEST(SpecialNumbers, MakeAllWeightsOfARowNaN) {
   EXPECT_EQ(weights[3], 0);
 }
 
+// A weight of 0 may stand for a small one, and only a mask hides a value. The composed path, which float64 and traces
+// take, says so as the kernels do, and so do the gradients.
+TEST(SpecialNumbers, OfValuesAreSeenWhereWeightsRoundToZero) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (const double special : {kInf, -kInf, std::numeric_limits<double>::quiet_NaN()}) {
+      SCOPED_TRACE(testing::Message() << name(dtype) << " " << special);
+      const Tensor q = Tensor::ones({1, 1, 2, 1}, dtype), ones = Tensor::ones({1, 1, 2, 2}, dtype);
+      Tensor k = Tensor::zeros({1, 1, 3, 1}, dtype), v = Tensor::ones({1, 1, 3, 2}, dtype);
+      k.set({0, 0, 1, 0}, -1e4), v.set({0, 0, 1, 0}, special);
+      for (const bool first_sees : {true, false}) {
+        const Tensor keep = tensor({1, 1.0 * first_sees, 1, 1, 1, 1}, {1, 1, 2, 3}, DType::boolean);
+        const AttentionOptions options{.mask = Mask::boolean(keep)};
+        Trace steps;
+        const Tensor output = attention(q, k, v, options).output, traced = attention(q, k, v, options, &steps).output;
+        const AttentionGradient grad = attention_backward(ones, q, k, v, options);
+        for (const Tensor& z : {output, traced}) {
+          EXPECT_EQ(std::isfinite(z.at({0, 0, 0, 0})), !first_sees);
+          EXPECT_FALSE(std::isfinite(z.at({0, 0, 1, 0})));
+          EXPECT_EQ(std::isnan(z.at({0, 0, 1, 0})), std::isnan(special));
+          EXPECT_EQ(z.at({0, 0, 0, 1}), 1) << "another column";
+        }
+        EXPECT_EQ(std::isfinite(grad.q.at({0, 0, 0, 0})), !first_sees);
+        EXPECT_FALSE(std::isfinite(grad.q.at({0, 0, 1, 0})));
+        EXPECT_FALSE(std::isfinite(grad.k.at({0, 0, 1, 0})));
+      }
+    }
+  }
+}
+
 // Huge numbers in a bias by position, by distance or by a slope touch only the rows that see them. A bias of -inf
 // hides keys beside them.
 TEST(SpecialNumbers, OfABiasReachWhatSeesThemAlone) {

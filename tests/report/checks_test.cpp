@@ -63,6 +63,24 @@ std::int64_t largest(const Tensor& step) {
   return std::max_element(all.begin(), all.end()) - all.begin();
 }
 
+// A value's NaN shows beside a weight that rounds to 0 as beside a larger one, and is no fault of the arithmetic.
+TEST(Checks, NaNBesideAWeightOfZeroIsNoFault) {
+  for (const DType dtype : kDTypes) {
+    SCOPED_TRACE(name(dtype));
+    const auto trace_of = [&](double key) {
+      const Tensor q = Tensor::ones({1, 1, 2, 1}, dtype);
+      Tensor k = Tensor::zeros({1, 1, 2, 1}, dtype), v = Tensor::ones({1, 1, 2, 3}, dtype);
+      k.set({0, 0, 0, 0}, key), v.set({0, 0, 0, 1}, std::numeric_limits<double>::quiet_NaN());
+      Trace trace;
+      attention(q, k, v, {.mask = Mask::causal()}, &trace);
+      return trace;
+    };
+    const Trace far = trace_of(-1e4), near = trace_of(-1);
+    EXPECT_EQ(values(far["weights"]).at(2), 0);
+    EXPECT_EQ(failed(far), failed(near)) << all_told(far);
+  }
+}
+
 TEST(Checks, RoundingBesideLargeScoresIsNoFault) {
   const Tensor sinks = Tensor::of({0.5f, -1, 300, 2});
   for (const DType dtype : kDTypes) {
@@ -176,7 +194,7 @@ TEST(Checks, ModulesHaveNoFault) {
   for (const ModuleKind& kind : module_kinds()) {
     for (const double large : {1.0, 354.0}) {
       SCOPED_TRACE(std::string(kind.name) + ", " + std::to_string(large));
-      ModuleConfig config{.d_in = 6, .d_out = 8, .dropout = kind.uses.linear ? 0.3 : 0, .qkv_bias = true};
+      ModuleConfig config{.d_in = 6, .d_out = 8, .dropout = kind.uses.linear ? 0.3 : 0, .qkv_bias = kind.uses.linear};
       if (kind.uses.heads) config.num_heads = 2;
       Generator rng(11);
       const auto module = kind.make(config, rng);

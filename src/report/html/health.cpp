@@ -333,8 +333,16 @@ void add_contexts(Head& at, Comparison& compared) {
   if (!context || !values || softmax_input_of(at.block).empty())  // a recurrence sums no weights, either
     return;                                                       // means of the past are summed without weights
   require_size("values", values, context.columns);
+  const Rows& scores = at(softmax_input_of(at.block));
+  const bool finite = std::all_of(values[0], values[at.keys()], [](double x) { return std::isfinite(x); });
   for (std::int64_t i = 0; i < at.checked(); ++i) {
-    add_products(compared, context[i], context.rounds, context.columns, weights[i], values[0], at.keys());
+    std::vector<double> row(weights[i], weights[i + 1]);
+    // A weight of 0 of a key that is seen may stand for a small one, beside which NaN of its value is NaN.
+    for (std::size_t j = 0; j < row.size() && scores && !finite; ++j) {
+      if (row[j] == 0 && scores[i][static_cast<std::int64_t>(j)] != -INFINITY)
+        row[j] = std::numeric_limits<double>::denorm_min();
+    }
+    add_products(compared, context[i], context.rounds, context.columns, row.data(), values[0], at.keys());
   }
 }
 
