@@ -54,7 +54,9 @@ class TrainText {
   std::int64_t training_tokens() const noexcept { return split_; }
   std::int64_t validation_tokens() const noexcept { return static_cast<std::int64_t>(ids_.size()) - split_; }
   std::int64_t largest_id() const;
-  std::string fingerprint() const;  // of all tokens: a run that goes on must have the same
+  // A run that goes on must have the same of both: a hash of all tokens, and how they are cut, in words.
+  std::string fingerprint() const;
+  std::string cut() const;
 
   static constexpr std::int64_t kTexts = 64;
 
@@ -101,18 +103,19 @@ struct TrainRanks {
 // "settings", by the names of attn train's flags.
 struct TrainCheckpoint {
   TrainConfig config;
-  std::string text;  // TrainText::fingerprint()
+  std::string text;          // TrainText::fingerprint()
+  std::string cut, flavour;  // TrainText::cut(), and the generator's flavour; empty in files that have neither
   StateDict weights, optimizer;
   Tensor generator;
   std::vector<double> losses, skipped;  // as of Trainer
   std::vector<std::pair<std::int64_t, double>> validations;
-  // Beside these, for the caller. A JSON object "settings" gets the config's members in place of its own, and "text" is
-  // the fingerprint.
+  // Beside these, for the caller. A JSON object "settings" gets the config's members in place of its own, and "text",
+  // "cut" and "flavour" are those above.
   std::map<std::string, std::string> metadata;
   std::string source;  // the file that it was read from, for errors
 
   // The file is whole or untouched. Throws Error: (file), and (argument) for metadata "settings" that are no JSON
-  // object, or another "text".
+  // object, or another "text", "cut" or "flavour".
   void save(const std::filesystem::path& path) const;
   // Throws Error: (file), and (data) for what save() does not write.
   static TrainCheckpoint load(const std::filesystem::path& path);
@@ -126,7 +129,8 @@ class Trainer {
   Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainConfig& config = {},
           const TrainRanks& ranks = {});
   // Goes on bit for bit where a checkpoint was made, with its config and its weights, which the model gets; on one
-  // processor or ranks as before. Throws Error (data) for another text, and (data, shape, dtype) for another model.
+  // processor or ranks as before. The model drops what the run's did. Throws Error (data) for another text, one that is
+  // cut otherwise and a generator of another flavour, and (data, shape, dtype) for another model.
   Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
           const TrainRanks& ranks = {});
   ~Trainer();

@@ -97,9 +97,12 @@ void TrainCheckpoint::save(const std::filesystem::path& path) const {
                                            {"validation.loss", column(loss)}});
   file.metadata = metadata;
   file.metadata["settings"] = to_json(config, file.metadata["settings"]).dump();
-  if (const auto given = file.metadata.try_emplace("text", text).first; given->second != text) {
-    throw Error(Error::Kind::argument, "train", "no metadata text: a checkpoint keeps the fingerprint of its own there",
-                given->second, "choose another name");
+  for (const auto& [name, own] : {std::pair{"text", text}, {"cut", cut}, {"flavour", flavour}}) {
+    if (const auto given = file.metadata.try_emplace(name, own).first; given->second != own) {
+      throw Error(Error::Kind::argument, "train",
+                  std::string("no metadata ") + name + ": a checkpoint keeps that of its own there", given->second,
+                  "choose another name");
+    }
   }
   io::save_safetensors(path, file);
 }
@@ -117,6 +120,8 @@ TrainCheckpoint TrainCheckpoint::load(const std::filesystem::path& path) {
   };
   all.config = config_of(settings->second, all.source);
   all.text = fingerprint->second;
+  if (const auto cut = file.metadata.find("cut"); cut != file.metadata.end()) all.cut = cut->second;
+  if (const auto flavour = file.metadata.find("flavour"); flavour != file.metadata.end()) all.flavour = flavour->second;
   all.weights = part(file, kModel), all.optimizer = part(file, kOptimizer);
   all.generator = tensor("generator");
   all.losses = numbers_of(tensor("losses"));

@@ -13,12 +13,21 @@ namespace {
 
 constexpr const char* kMeans[] = {"exp_avg.", "exp_avg_sq."};
 
-// The model with a checkpoint's weights, if the text is the same.
-LanguageModel& restored(LanguageModel& model, const TrainText& text, const TrainCheckpoint& from) {
+void require_as_before(const char* expected, const TrainCheckpoint& from, const std::string& before,
+                       const std::string& now) {
+  if (before.empty() || before == now) return;
+  throw Error(Error::Kind::data, "train", expected + from.source + ": " + before, now);
+}
+
+// Returns the model with a checkpoint's weights, if the text and how it is drawn are the same.
+LanguageModel& restored(LanguageModel& model, const Generator& rng, const TrainText& text,
+                        const TrainCheckpoint& from) {
   if (text.fingerprint() != from.text) {
     throw Error(Error::Kind::data, "train", "the text that " + from.source + " was trained on", "another",
                 "give the same files");
   }
+  require_as_before("the text cut as in ", from, from.cut, text.cut());
+  require_as_before("a generator of the flavour of ", from, from.flavour, std::string(name(rng.flavour())));
   const auto parameters = model.parameters();
   const bool has_them = std::ranges::all_of(parameters, [&](const Parameter* p) {
     const auto found = from.weights.find(p->name);
@@ -42,7 +51,7 @@ void require_mean(const StateDict& state, const std::string& name, const Shape& 
 
 Trainer::Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
                  const TrainRanks& ranks)
-    : Trainer(restored(model, text, from), rng, text, from.config, ranks) {
+    : Trainer(restored(model, rng, text, from), rng, text, from.config, ranks) {
   load_optimizer(from.optimizer);
   rng_.set_state(from.generator);
   losses_ = from.losses, skipped_ = from.skipped, validations_ = from.validations;
@@ -89,7 +98,11 @@ void Trainer::load_optimizer(const StateDict& state) {
 }
 
 TrainCheckpoint Trainer::checkpoint() const {
-  TrainCheckpoint all{.config = config_, .text = text_.fingerprint(), .optimizer = optimizer_state()};
+  TrainCheckpoint all{.config = config_,
+                      .text = text_.fingerprint(),
+                      .cut = text_.cut(),
+                      .flavour = std::string(name(rng_.flavour())),
+                      .optimizer = optimizer_state()};
   for (const Parameter* p : model_.parameters()) all.weights.emplace(p->name, p->value);
   all.generator = rng_.state();
   all.losses = losses_, all.skipped = skipped_, all.validations = validations_;

@@ -65,6 +65,10 @@ std::vector<TrainBatch> TrainText::validation(std::int64_t batch) const {
 
 std::int64_t TrainText::largest_id() const { return *std::ranges::max_element(ids_); }
 
+std::string TrainText::cut() const {
+  return "texts of " + std::to_string(context_) + " tokens, and " + std::to_string(split_) + " tokens to train on";
+}
+
 // FNV-1a, 64 bits.
 std::string TrainText::fingerprint() const {
   std::uint64_t hash = 14695981039346656037u;

@@ -251,6 +251,28 @@ TEST(Divergence, SkippedStepsEndARunWhenTenFollowEachOther) {
   EXPECT_THAT(*divergence.ends({.loss = 1, .norm = kInf}), HasSubstr("10 batches in a row"));
 }
 
+// Held-out tokens must not become ones to train on, and dropout is drawn as before.
+TEST(Trainer, GoesOnWithATextThatIsCutAsBeforeAlone) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  Trained begun;
+  begun.trainer.step();
+  begun.trainer.save(file);
+  std::vector<std::int64_t> ids;
+  const Tensor steps = Generator(1).randint(1, 3, {600});
+  for (std::int64_t i = 0, at = 0; i < 600; ++i) ids.push_back(at = (at + steps.data<std::int64_t>()[i]) % kVocab);
+  const auto resume = [&](const TrainText& text, DropoutFlavour flavour = DropoutFlavour::philox) {
+    Generator rng(1, flavour);
+    const auto model = gpt(rng, 0.1);
+    Trainer(*model, rng, text, TrainCheckpoint::load(file));
+  };
+  resume(TrainText(ids, kContext));
+  const auto refused = [&](const char* part, const auto& call) { expect_error(Error::Kind::data, {part}, call); };
+  refused("found texts of 8 tokens, and 300 tokens to train on", [&] { resume(TrainText(ids, kContext, 0.5)); });
+  refused("found texts of 4 tokens", [&] { resume(TrainText(ids, 4)); });
+  refused("philox; found mkl", [&] { resume(TrainText(ids, kContext), DropoutFlavour::mkl); });
+}
+
 TEST(Trainer, RefusesWhatMakesNoRun) {
   const auto refused = [](const char* member, const std::string& expected, const TrainConfig& config) {
     expect_error(Error::Kind::argument, {member, expected}, [&] { Trained{config}; });
