@@ -24,6 +24,9 @@ DropoutFlavour dropout_flavour(std::string_view name);  // throws Error (argumen
 class Generator {
  public:
   explicit Generator(std::uint64_t seed, DropoutFlavour flavour = DropoutFlavour::mkl);
+  // Moving copies, too, so that no generator is left without a stream.
+  Generator(const Generator&) = default;
+  Generator& operator=(const Generator&) = default;
 
   void manual_seed(std::uint64_t seed);
   DropoutFlavour flavour() const noexcept;

@@ -25,7 +25,8 @@ class RecurrentCache : public DecoderCache {
   // A cache of its own with the same states, to go on twice from one prompt.
   std::unique_ptr<RecurrentCache> clone() const { return std::unique_ptr<RecurrentCache>(new RecurrentCache(*this)); }
 
-  // float32, of all items (b, heads, key_dim, value_dim) and (b, channels, taps - 1), or of one, b = 1.
+  // Return copies in float32, of all items (b, heads, key_dim, value_dim) and (b, channels, taps - 1), or of one, b
+  // = 1.
   Tensor state(std::optional<std::int64_t> item = {}) const;
   Tensor window(std::optional<std::int64_t> item = {}) const;
   // Takes the states after `tokens` more, of the same shapes.

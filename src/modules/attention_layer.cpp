@@ -139,6 +139,7 @@ std::vector<Parameter*> AttentionLayer::parameters() {
 }
 
 void AttentionLayer::check_input(const Tensor& x, const char* what) const {
+  require_whole(kOp, query_ != nullptr);
   require_input(kOp, what, x, config_.d_in, stored(*query_));
   if (config_.context_length > 0 && x.size(-2) > config_.context_length) {
     throw Error(Error::Kind::shape, kOp,
@@ -282,6 +283,7 @@ Tensor AttentionLayer::forward(const Tensor& x, DecoderCache& cache) {
 
 Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                                std::optional<std::int64_t> item) {
+  require_whole(kOp, query_ != nullptr);
   require_input(kOp, "x", x, config_.d_in, stored(*query_));
   if (x.rank() != 3 || (item && x.size(0) != 1)) {
     throw Error(Error::Kind::shape, kOp, item ? "x (1, tokens, d_in) for one item" : "x (batch, tokens, d_in)",
@@ -306,6 +308,7 @@ Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, Decode
 }
 
 Module::Gradient AttentionLayer::backward(const Tensor& dz) {
+  require_whole(kOp, query_ != nullptr);
   require_forward(kOp, saved_.has_value());
   const Saved& s = *saved_;
   const auto& [q, k, v, gate] = s.heads;

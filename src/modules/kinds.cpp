@@ -12,22 +12,25 @@
 namespace attn {
 namespace {
 
-// Of a config SelfAttentionV1 takes sizes alone: what else changes what attention computes would be dropped.
+// The simplest modules take only the sizes of a config: these other options would be dropped without a word.
 void require_plain(const ModuleConfig& c) {
-  const bool others = c.window != 0 || c.softcap != 0 || c.sinks || c.output_gate || c.kv_heads != 0 ||
-                      c.head_dim != 0 || c.query_key_norm != QueryKeyNorm::none || c.latents != LatentSizes{};
-  if (others) throw Error(Error::Kind::argument, "SelfAttentionV1", "d_in and d_out alone", "another option");
+  const bool others = c.context_length != 0 || c.dropout != 0 || c.num_heads != 1 || c.qkv_bias || c.window != 0 ||
+                      c.softcap != 0 || c.sinks || c.output_gate || c.kv_heads != 0 || c.head_dim != 0 || c.scale ||
+                      c.layer_order || c.rope || c.query_key_norm != QueryKeyNorm::none || c.latents != LatentSizes{};
+  if (others) throw Error(Error::Kind::argument, "module", "d_in and d_out alone", "another option");
 }
 
 template <class M>
 std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
   if constexpr (std::constructible_from<M, const ModuleConfig&, Generator&>) {
     return std::make_unique<M>(config, rng);
-  } else if constexpr (std::default_initializable<M>) {
-    return std::make_unique<M>();
   } else {
     require_plain(config);
-    return std::make_unique<M>(config.d_in, config.d_out, rng);
+    if constexpr (std::default_initializable<M>) {
+      return std::make_unique<M>();
+    } else {
+      return std::make_unique<M>(config.d_in, config.d_out, rng);
+    }
   }
 }
 

@@ -203,6 +203,7 @@ Tensor LatentAttention::forward(const Tensor& x, Trace* trace) {
 }
 
 Tensor LatentAttention::forward(const Tensor& given, const RotaryTable& turns, Trace* trace) {
+  require_whole(kLatent, out_ != nullptr);
   const DType kept = trace ? DType::f32 : stored(*out_);
   require_input(kLatent, "x", given, config_.d_in, stored(*out_));
   require_context(kLatent, config_.context_length, given.size(-2), 0);
@@ -268,6 +269,7 @@ Tensor LatentAttention::absorbed(const Tensor& q, const DecoderCache& cache, std
 
 Tensor LatentAttention::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                                 std::optional<std::int64_t> item) {
+  require_whole(kLatent, out_ != nullptr);
   const DType kept = stored(*out_);
   require_input(kLatent, "x", x, config_.d_in, kept);
   const KVCacheConfig& held = cache.config();

@@ -7,11 +7,9 @@ namespace {
 
 // The only head, or one of a wrapper's, has d_out numbers and keys of its own.
 ModuleConfig one_head(ModuleConfig config, bool causal) {
-  if ((config.kv_heads != 0 && config.kv_heads != config.num_heads) ||
-      (config.head_dim != 0 && config.head_dim != config.d_out)) {
-    throw Error(Error::Kind::argument, "attention module", "a head without kv_heads or head_dim", "one of them");
+  if (config.num_heads != 1 || config.kv_heads > 1 || (config.head_dim != 0 && config.head_dim != config.d_out)) {
+    throw Error(Error::Kind::argument, "attention module", "one head, without kv_heads or head_dim", "another");
   }
-  config.num_heads = config.kv_heads = 1;
   config.head_dim = 0;
   config.out_proj = false;
   config.causal = config.causal && causal;
@@ -26,7 +24,10 @@ ModuleConfig seed_003_head(ModuleConfig config) {
 
 ModuleConfig without_mask(ModuleConfig config) {
   config.causal = false;
-  config.rope = {};  // distances to another text's tokens mean nothing
+  if (config.rope) {
+    throw Error(Error::Kind::argument, "CrossAttention", "no rope: a distance to another text's tokens means nothing",
+                "one");
+  }
   return config;
 }
 

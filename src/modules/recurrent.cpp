@@ -298,6 +298,7 @@ Tensor RecurrentLayer::projected_out(const Tensor& joined) const {
 }
 
 Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
+  require_whole(kRecurrentOp, query_ != nullptr);
   require_input(kRecurrentOp, "x", given, config_.d_in, stored(config_.precision));
   require_context(kRecurrentOp, config_.context_length, given.size(-2), 0);
   saved_.reset();
@@ -316,6 +317,7 @@ Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
 }
 
 Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::optional<std::int64_t> item) {
+  require_whole(kRecurrentOp, query_ != nullptr);
   require_input(kRecurrentOp, "x", x, config_.d_in, stored(config_.precision));
   const std::int64_t batch = item ? 1 : cache.config().batch;
   if (x.rank() != 3 || x.size(0) != batch)

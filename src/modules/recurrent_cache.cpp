@@ -1,5 +1,6 @@
 #include "attn/recurrent_cache.hpp"
 
+#include <limits>
 #include <string>
 
 #include "attn/error.hpp"
@@ -40,7 +41,7 @@ const RecurrentCache::Item& RecurrentCache::at(std::int64_t item) const {
 }
 
 Tensor RecurrentCache::all(Tensor Kept::*part, std::optional<std::int64_t> item) const {
-  if (item) return (at(*item).now.*part).to(DType::f32).unsqueeze(0);
+  if (item) return (at(*item).now.*part).to(DType::f32).clone().unsqueeze(0);
   std::vector<Tensor> each;
   for (const Item& one : items_) each.push_back((one.now.*part).to(DType::f32));
   return stack(each);
@@ -59,6 +60,12 @@ void RecurrentCache::update(const Tensor& state, const Tensor& window, std::int6
   if (!(state.shape() == states) || !(window.shape() == windows))
     throw Error(Error::Kind::shape, kRecurrentCache, "a state " + states.str() + " and a window " + windows.str(),
                 state.shape().str() + " and " + window.shape().str());
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::int64_t room = std::numeric_limits<std::int64_t>::max() - at(i).now.length;
+    if (tokens < 0 || tokens > room)
+      throw Error(Error::Kind::argument, kRecurrentCache, "tokens from 0 to " + std::to_string(room),
+                  std::to_string(tokens));
+  }
   std::vector<Item> next = items_;
   for (std::int64_t i = 0; i < count; ++i) {
     Item& one = next[static_cast<std::size_t>(first + i)];

@@ -1,4 +1,5 @@
 // MultiHeadAttentionWrapper: heads one after the other, concatenated.
+#include "attn/error.hpp"
 #include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "ops/input.hpp"
@@ -12,12 +13,19 @@ MultiHeadAttentionWrapper::MultiHeadAttentionWrapper(const ModuleConfig& config,
     throw Error(Error::Kind::argument, "MultiHeadAttentionWrapper", "at most " + std::to_string(most) + " heads",
                 std::to_string(config.num_heads));
   }
+  if (config.kv_heads != 0 && config.kv_heads != config.num_heads) {
+    throw Error(Error::Kind::argument, "MultiHeadAttentionWrapper", "heads with keys of their own",
+                "kv_heads = " + std::to_string(config.kv_heads));
+  }
+  ModuleConfig one = config;
+  one.num_heads = one.kv_heads = 1;
   for (std::int64_t i = 0; i < config.num_heads; ++i) {
-    heads_.push_back(std::make_unique<CausalAttention>(config, rng, "heads." + std::to_string(i) + "."));
+    heads_.push_back(std::make_unique<CausalAttention>(one, rng, "heads." + std::to_string(i) + "."));
   }
 }
 
 Tensor MultiHeadAttentionWrapper::forward(const Tensor& x, Trace* trace) {
+  require_whole("MultiHeadAttentionWrapper", !heads_.empty());
   const Tensor inputs = pass(trace, "inputs", x);
   std::vector<Tensor> contexts;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
@@ -28,6 +36,7 @@ Tensor MultiHeadAttentionWrapper::forward(const Tensor& x, Trace* trace) {
 }
 
 Module::Gradient MultiHeadAttentionWrapper::backward(const Tensor& dz) {
+  require_whole("MultiHeadAttentionWrapper", !heads_.empty());
   const std::int64_t d_out = heads_.front()->config().d_out;
   if (dz.rank() < 2 || dz.size(-1) != d_out * static_cast<std::int64_t>(heads_.size())) {
     throw Error(Error::Kind::shape, "MultiHeadAttentionWrapper",

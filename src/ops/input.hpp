@@ -23,6 +23,11 @@ inline void require_input(const char* op, const char* what, const Tensor& x, std
   }
 }
 
+// A module that was moved from has lost its weights.
+inline void require_whole(const char* op, bool whole) {
+  if (!whole) throw Error(Error::Kind::argument, op, "a module with its weights", "one that was moved from");
+}
+
 inline void require_positive(const char* op, const char* what, std::int64_t value) {
   if (value < 1) throw Error(Error::Kind::argument, op, std::string(what) + " of at least 1", std::to_string(value));
 }

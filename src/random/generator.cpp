@@ -108,7 +108,7 @@ Tensor Generator::rand(const Shape& shape) { return uniform(shape, 0, 1); }
 
 Tensor Generator::uniform(const Shape& shape, double low, double high) {
   if (!(low <= high) || !std::isfinite(static_cast<float>(high) - static_cast<float>(low))) {
-    throw Error(Error::Kind::argument, "uniform", "low <= high, both finite",
+    throw Error(Error::Kind::argument, "uniform", "low <= high, which float32 holds, as their difference",
                 std::to_string(low) + " and " + std::to_string(high));
   }
   const auto from = static_cast<float>(low), range = static_cast<float>(high) - from;

@@ -133,7 +133,7 @@ TEST(ModuleGradients, NoneAreKeptUnderNoGrad) {
   for (const ModuleKind& kind : module_kinds()) {
     SCOPED_TRACE(kind.class_name);
     Generator rng = seeded();
-    const auto module = kind.make({.d_in = 4, .d_out = 4, .num_heads = 2}, rng);
+    const auto module = kind.make({.d_in = 4, .d_out = 4, .num_heads = kind.uses.heads ? 2 : 1}, rng);
     const Tensor x = draw({5, 4}), z = module->forward(x);
     {
       const NoGrad no_grad;

@@ -9,9 +9,17 @@ namespace attn::test {
 inline Generator seeded(std::uint64_t seed = 123) { return Generator(seed); }
 
 // A module by its class's name.
-inline std::unique_ptr<Module> build(const std::string& name, const ModuleConfig& config, Generator rng) {
+// Builds the module of that name, by those options of the config that it has.
+inline std::unique_ptr<Module> build(const std::string& name, ModuleConfig config, Generator rng) {
   for (const ModuleKind& kind : module_kinds()) {
-    if (kind.class_name == name) return kind.make(config, rng);
+    if (kind.class_name != name) continue;
+    if (!kind.uses.heads) config.num_heads = 1;
+    if (!kind.uses.rope && !kind.uses.recurrent) config.rope = {};
+    if (!kind.uses.linear && !kind.uses.recurrent) {
+      config.context_length = 0, config.dropout = 0, config.qkv_bias = false;
+      config.scale = {}, config.layer_order = {};
+    }
+    return kind.make(config, rng);
   }
   throw std::runtime_error("no module is named " + name);
 }

@@ -1,4 +1,5 @@
 // Construction, state_dicts, modes, dropout and traces.
+#include "attn/recurrent_modules.hpp"
 #include "modules/helpers.hpp"
 
 namespace attn::test {
@@ -154,7 +155,7 @@ TEST(Construction, RefusesOptionsThatAModuleDoesNotHave) {
     SCOPED_TRACE(name);
     expect_error(Kind::argument, parts, [&] { build(name, config, seeded()); });
   };
-  const auto kv_heads = [](ModuleConfig& c) { c.kv_heads = 1; };
+  const auto kv_heads = [](ModuleConfig& c) { c.kv_heads = 3; };
   const auto head_dim = [](ModuleConfig& c) { c.head_dim = 2; };
   const auto latents = [](ModuleConfig& c) { c.latents.query = 2; };
   for (const char* name :
@@ -168,6 +169,49 @@ TEST(Construction, RefusesOptionsThatAModuleDoesNotHave) {
   refuse("SelfAttentionV1", {"d_in and d_out alone"}, [](ModuleConfig& c) { c.window = 2; });
   refuse("SelfAttentionV1", {"d_in and d_out alone"}, [](ModuleConfig& c) { c.sinks = true; });
   refuse("DeltaNet", {"latents or norm"}, [](ModuleConfig& c) { c.norm = NormForm::layer; });
+}
+
+// What a module has no place for is refused, and not dropped.
+TEST(Construction, RefusesOptionsWithoutEffect) {
+  using Set = std::function<void(ModuleConfig&)>;
+  const auto refuse = [](std::string_view name, const char* part, const Set& set) {
+    ModuleConfig config{.d_in = 4, .d_out = 4};
+    Generator rng(1);
+    EXPECT_NO_THROW(module_kind(name).make(config, rng));
+    set(config);
+    SCOPED_TRACE(name);
+    expect_error(Kind::argument, {part}, [&] { module_kind(name).make(config, rng); });
+  };
+  const Set heads = [](ModuleConfig& c) { c.num_heads = 2; };
+  const Set rope = [](ModuleConfig& c) { c.rope = rotary_frequencies({.head_dim = 4}, 8); };
+  for (const char* name : {"self-v2", "head", "causal"}) refuse(name, "one head", heads);
+  refuse("heads", "keys of their own", [](ModuleConfig& c) { c.num_heads = 4, c.kv_heads = 2; });
+  refuse("cross", "no rope", rope);
+  for (const char* name : {"simple", "average", "self-v1"}) {
+    for (const Set& set :
+         {heads, rope, Set([](ModuleConfig& c) { c.dropout = 0.5; }), Set([](ModuleConfig& c) { c.scale = 1; }),
+          Set([](ModuleConfig& c) { c.qkv_bias = true; })}) {
+      refuse(name, "d_in and d_out alone", set);
+    }
+  }
+}
+
+TEST(Construction, WhatWasMovedFromSaysSo) {
+  Generator rng(1);
+  Generator other = std::move(rng);
+  EXPECT_EQ(rng.next_u32(), 1791095845u) << "the stream is shared";  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(other.next_u32(), 4282876139u);
+  const ModuleConfig config{.d_in = 4, .d_out = 4};
+  const Tensor x = draw({3, 4});
+  const auto moved_from = [&](auto module) {
+    module.forward(x);
+    const auto taken = std::move(module);
+    expect_error(Kind::argument, {"one that was moved from"}, [&] { module.forward(x); });  // NOLINT
+    EXPECT_THROW(module.backward(x), Error);                                                // NOLINT
+  };
+  moved_from(MultiHeadAttention(config, rng));
+  moved_from(MultiHeadAttentionWrapper(config, rng));
+  moved_from(GatedDeltaNet(config, rng));
 }
 
 TEST(Construction, Gpt2Sizes) {

@@ -193,11 +193,27 @@ TEST(RecurrentCacheTest, RefusesWhatAStateCannotDo) {
   expect_error(ErrorKind::argument, {"state() to be read"}, [&] { cache.attend(k, {}, {}); });
   expect_error(ErrorKind::argument, {"an item from 0 to 0"}, [&] { cache.length(1); });
   expect_error(ErrorKind::shape, {"a state (1, 2, 3, 4)"}, [&] { cache.update(k, window, 1); });
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t tokens : {std::int64_t{-1}, most})
+    expect_error(ErrorKind::argument, {"tokens from 0"}, [&] { cache.update(state, window, tokens); });
+  EXPECT_EQ(cache.length(0), 7);
   cache.truncate(0, 5);
   EXPECT_EQ(cache.length(0), 5);
   cache.truncate(0, 0);
   EXPECT_EQ(values(cache.state()), std::vector<double>(24, 0));
   expect_error(ErrorKind::dtype, {"float32 or bfloat16"}, [] { RecurrentCache({.dtype = DType::f16}); });
+}
+
+TEST(RecurrentCacheTest, GivesCopiesOfItsStates) {
+  RecurrentCache cache({.batch = 2});
+  cache.update(Tensor::ones({2, 1, 1, 1}), cache.window(), 1);
+  const auto clone = cache.clone();
+  cache.state(0).fill(9), cache.state().fill(9);
+  EXPECT_EQ(values(cache.state()), (std::vector<double>{1, 1}));
+  EXPECT_EQ(values(clone->state(0)), std::vector<double>{1});
+  cache.truncate(1, 0);
+  cache.state(1).fill(9);
+  EXPECT_EQ(values(cache.state()), (std::vector<double>{1, 0}));
 }
 
 TEST(RecurrentModules, RefuseWhatAStateDoesNotHave) {

@@ -90,8 +90,10 @@ TEST(Rope, GradientsOfEveryModuleThatHasIt) {
     SCOPED_TRACE(kind.name);
     const std::int64_t heads = kind.uses.out_proj ? 2 : 1;  // the wrapper's heads, and the single ones, are d_out wide
     Generator rng(3);
-    const auto module = kind.make({.d_in = 3, .d_out = 4, .num_heads = 2, .rope = rope_for(4 / heads)}, rng);
-    const auto plain = kind.make({.d_in = 3, .d_out = 4, .num_heads = 2}, rng);
+    ModuleConfig config{.d_in = 3, .d_out = 4, .num_heads = kind.uses.heads ? 2 : 1};
+    const auto plain = kind.make(config, rng);
+    config.rope = rope_for(4 / heads);
+    const auto module = kind.make(config, rng);
     const Tensor x = draw({2, 5, 3}), g = draw(module->forward(x).shape(), 77);
     plain->load_state_dict(module->state_dict());
     EXPECT_FALSE(identical(module->forward(x), plain->forward(x)));

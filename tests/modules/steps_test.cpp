@@ -105,8 +105,7 @@ TEST(Steps, OfEveryModuleAreTheirOwnArithmetic) {
         SCOPED_TRACE(std::string(kind.name) + ", " + c.name + (batch ? ", batched" : ""));
         ModuleConfig config = c.config;
         if (kind.uses.heads) config.num_heads = 2;
-        Generator rng(17);
-        const auto module = kind.make(config, rng);
+        const auto module = build(std::string(kind.class_name), config, Generator(17));
         if (c.train) module->train();
         const bool crossed = kind.uses.source;
         const Tensor x = batch ? draw({batch, 6, 5}, 3) : draw({6, 5}, 3);
