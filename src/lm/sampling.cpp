@@ -48,7 +48,12 @@ void penalise(std::vector<Candidate>& all, std::span<const std::int64_t> text, d
     const auto i = static_cast<std::size_t>(id);
     if (done[i]) continue;
     done[i] = true;
-    all[i].probability = all[i].probability < 0 ? all[i].probability * penalty : all[i].probability / penalty;
+    const double logit = all[i].probability, changed = logit < 0 ? logit * penalty : logit / penalty;
+    if (std::isinf(changed) && !std::isinf(logit)) {
+      throw Error(Error::Kind::argument, "sample", "a repetition_penalty that leaves logits finite",
+                  shortest_decimal(penalty));
+    }
+    all[i].probability = changed;
   }
 }
 

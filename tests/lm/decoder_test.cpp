@@ -258,6 +258,10 @@ TEST(Sampling, RejectsWhatIsOutOfRange) {
   expect_error(Error::Kind::argument, {"top_k of at least 0 (0: all); found -1"}, [&] {
     sample(good, Sampling{1, -1}, rng);
   });
+  const Sampling tiny{.temperature = 0, .repetition_penalty = 1e-320};
+  const std::vector<std::int64_t> both{0, 1};
+  expect_error(Error::Kind::argument, {"a repetition_penalty that leaves logits finite"},
+               [&] { sample(good, tiny, rng, both); });
   EXPECT_THROW(sample(Tensor::of({1, nan}), {}, rng), Error);
   EXPECT_THROW(sample(Tensor::of({1, inf}), {}, rng), Error);
   EXPECT_THROW(sample(Tensor::of({-inf, -inf}), {}, rng), Error);
