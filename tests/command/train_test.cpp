@@ -198,6 +198,7 @@ TEST_F(TrainTest, ReplacesNoFileOfTheUsersButByForce) {
   out_of("attn train --text text.txt --out logo.safetensors --resume");
   refused("attn train --text b.svg --out logo.safetensors --resume --curve a.svg", 2,
           {"[--curve] expected " + read_too});
+  refused(tiny + "text.txt --out n.safetensors --curve -", 2, {"[--curve] expected a file, which every checkpoint"});
   std::filesystem::create_symlink("/dev/null", path("null.svg"));
   out_of(tiny + "text.txt --out n.safetensors --curve null.svg");
 }

@@ -59,7 +59,11 @@ void TrainingFiles::reserve(bool resume, bool replace, const Inputs& inputs) {
     outputs_.declare("the checkpoint", checkpoint_.string(), {".safetensors"});
   }
   if (!folder_.empty()) io::remove_abandoned(folder_.parent_path());
-  if (!makes_folder || curve_.parent_path() != folder_) outputs_.declare("--curve", curve_.string(), {".svg"});
+  if (!makes_folder || curve_.parent_path() != folder_) {
+    if (io::Destination(curve_, "--curve").is_standard_output())
+      refuse("--curve", "a file, which every checkpoint replaces", "standard output");
+    outputs_.declare("--curve", curve_.string(), {".svg"});
+  }
   if (folder_.empty()) {
     const io::Destination model(model_, "--out");
     if (model.is_stream()) refuse("--out", "a file", "a stream");
