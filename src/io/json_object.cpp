@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "core/decimal.hpp"
+
 namespace attn::io {
 namespace {
 
@@ -161,7 +163,7 @@ double JsonObject::number(const char* key, double otherwise, double low, double 
   if (!value) return otherwise;
   if (!value->is_number()) wrong(key, "a number", *value);
   const auto x = value->get<double>();
-  if (!(x >= low && x <= high)) wrong(key, "a number in its range", *value);
+  if (!(x >= low && x <= high)) wrong(key, "a number from " + decimal(low, 6) + " to " + decimal(high, 6), *value);
   return x;
 }
 

@@ -89,7 +89,8 @@ class NpzReader {
     const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
     for (zip_int64_t i = 0; i < count; ++i) {
       const std::string_view name = name_of(static_cast<zip_uint64_t>(i));
-      if (name.ends_with(kSuffix) && name != unreadable) return "name an array, to read it alone (attn: --tensor NAME)";
+      if (name.ends_with(kSuffix) && name != unreadable)
+        return "name an array, to read it alone (attn draw FILE --tensor NAME)";
     }
     return {};
   }
@@ -255,6 +256,8 @@ void check_names(const NamedTensors& tensors) {
   std::set<std::string_view> names;
   for (const auto& [name, tensor] : tensors.tensors) {
     require_defined(tensor, "save_npz");
+    constexpr std::size_t most = 0xffff - kSuffix.size();  // the format counts a name's bytes in 16 bits
+    if (name.size() > most) zip_failed("a name of " + std::to_string(name.size()) + " bytes: " + in_quotes(name));
     if (name.find('\0') != std::string::npos) zip_failed("a zero byte in the name " + in_quotes(name));
     if (!names.insert(name).second) zip_failed("the name " + in_quotes(name) + " twice");
   }

@@ -37,7 +37,7 @@ Activation activation_of(const JsonObject& json, const char* key, const char* ot
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
   if (name == "gelu") return Activation::gelu;
-  json.wrong(key, "silu, gelu_pytorch_tanh or gelu", name);
+  json.wrong(key, "silu (swish), gelu_pytorch_tanh (gelu_new) or gelu", name);
 }
 
 // Returns a softcap: 0, which is none, where the key is null, and `otherwise` where it is not there. Throws for a 0 in

@@ -90,6 +90,10 @@ LanguageModelConfig config_in(const fs::path& path) {
 }
 
 PretrainedFiles open_folder(const fs::path& folder) {
+  if (fs::exists(folder / "adapter_config.json")) {
+    throw Error(Error::Kind::data, kLoadModel, "a model without an adapter in " + io::source_name(folder),
+                "adapter_config.json", "merge the adapter into the weights, as peft's merge_and_unload() does");
+  }
   LanguageModelConfig config = config_in(folder / "config.json");
   take_end_ids(config, folder / "generation_config.json");
   return with_tensors(std::move(config), stored_tensors(folder));

@@ -14,7 +14,7 @@
 namespace attn::text {
 namespace {
 
-enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
+enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kByte = 6 };
 
 // Texts of tokens that end what a model writes, whether or not a key names them, and which are special even where the
 // file's types say otherwise. These and the marks below are as in llama.cpp.
@@ -93,6 +93,9 @@ class GgufReader {
     if (types && types->size() != tokens.size()) origin_.fail("a type for each token", std::to_string(types->size()));
     types_.assign(tokens.size(), kNormal);
     if (types) types_ = *types;
+    for (const std::int64_t type : types_) {
+      if (type < kNormal || type > kByte) origin_.fail("tokenizer.ggml.token_type from 1 to 6", std::to_string(type));
+    }
     for (std::size_t i = 0; i < tokens.size(); ++i) d_.vocabulary.emplace_back(tokens[i], i);
   }
 

@@ -96,6 +96,7 @@ class Reader {
 
   void read_model(const JsonObject& model) {
     const std::string type = model.text("type", model.find("merges") ? "BPE" : "");
+    if (type != "BPE" && type != "WordPiece") unknown("model", type);
     if (!model.has("vocab") || d_.vocabulary.empty()) model.wrong("vocab", "an object of ids", nullptr);
     if (model.find("unk_token")) d_.unknown = model.text("unk_token", "");
     if (type == "WordPiece") {
@@ -103,7 +104,6 @@ class Reader {
       d_.word_piece = {.next = model.text("continuing_subword_prefix", "##"), .most_characters = most};
       return;
     }
-    if (type != "BPE") unknown("model", type);
     for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) model.require(key, "");
     if (model.number("dropout", 0, 0, 1) != 0) model.wrong("dropout", "0", *model.find("dropout"));
     if (!model.find("merges")) model.wrong("merges", "a list", nullptr);

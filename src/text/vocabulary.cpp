@@ -1,6 +1,7 @@
 #include "text/vocabulary.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -136,6 +137,7 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
   }
   sort(model_by_content_);
   by_content_ = model_by_content_;
+  std::map<std::string, Id> found_by;  // what is looked for in normalized text
   for (const AddedToken& token : description.added) {
     if (used.size() <= token.id || !used[token.id] || contents_[token.id] != token.content) {
       take(token.content, token.id);
@@ -148,6 +150,8 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
     const std::string normal = token.normalized ? normalized(token.content, description.normalizers) : token.content;
     const bool same = normal == token.content;
     if (normal.empty()) origin.fail("a token of which its normal form has something", io::in_quotes(token.content));
+    if (token.normalized && found_by.emplace(normal, token.id).first->second != token.id)
+      origin.fail("every normal form once", io::in_quotes(token.content));
     const bool words = description.word_piece_decoder && description.word_piece_decoder->begin.empty();
     if (!same && (words || description.metaspace_decoder)) {
       origin.fail("a token in its normal form beside the decoders WordPiece and Metaspace",

@@ -206,7 +206,11 @@ TEST_F(NpzFile, RefusesNamesThatClash) {
   refuses("\"x\" twice", {.tensors = {{"x", x}, {"x", x}}});
   refuses("zero byte", {.tensors = {{std::string("a\0b", 3), x}}});
   refuses("found", {.tensors = {{"\xff\xfe", x}}});
+  refuses("a name of 70000 bytes", {.tensors = {{std::string(70000, 'x'), x}}});
+  refuses("a name of 65532 bytes", {.tensors = {{std::string(65532, 'x'), x}}});
   EXPECT_TRUE(names().empty());
+  io::save_npz(path("x.npz"), {.tensors = {{std::string(65531, 'x'), x}}});
+  EXPECT_EQ(io::load(path("x.npz")).tensors.front().first.size(), 65531u);
 }
 
 }  // namespace

@@ -60,6 +60,17 @@ void change(std::map<std::string, io::GgufValue>& metadata, const std::string& k
   }
 }
 
+TEST(GgufKeys, ATypeThatNoTokenHasIsRefused) {
+  for (const int type : {-3, 0, 7, 99}) {
+    GgufBytes bytes(read_data("tokenizers/llama3.gguf"));
+    change(bytes.metadata, "token_type", type);
+    const std::string data = bytes.str();
+    const auto parsed = io::Gguf::parse(std::as_bytes(std::span(data.data(), data.size())), "x");
+    expect_error(Error::Kind::data, {"token_type from 1 to 6; found " + std::to_string(type)},
+                 [&] { BPETokenizer::parse(parsed); });
+  }
+}
+
 TEST(GgufKeys, EachIsFollowedOrRefused) {
   const Json golden = Json::parse(read_data("gguf_keys.json"));
   std::map<std::string, int> followed, refused;

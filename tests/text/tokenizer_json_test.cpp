@@ -225,6 +225,14 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
   const std::string gpt2 = json_of("gpt2"), qwen = json_of("qwen"), gemma = json_of("gemma"),
                     llama2 = json_of("llama2");
   expect_refused(replaced(gpt2, "\"type\":\"BPE\"", "\"type\":\"Unigram\""), "Unigram");
+  // No text could say which of the two it means; the package takes another one from load to load.
+  const std::string token = R"(, "normalized": true, "special": false, "single_word": false, "lstrip": false,
+    "rstrip": false})";
+  expect_refused(R"({"added_tokens": [{"id": 3, "content": "Tok")" + token + R"(, {"id": 4, "content": "TOK")" + token +
+                     R"(], "normalizer": {"type": "Lowercase"}, "decoder": {"type": "Fuse"},
+                        "model": {"type": "BPE", "vocab": {"t": 0, "o": 1, "k": 2}, "merges": []}})",
+                 "every normal form once; found \"TOK\"");
+  expect_refused(R"({"model": {"type": "Unigram", "vocab": [["<unk>", 0], ["a", -1]], "unk_id": 0}})", "Unigram");
   nlohmann::json two = nlohmann::json::parse(gpt2);  // as the package refuses it
   two["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
   two["pre_tokenizer"]["add_prefix_space"] = false;

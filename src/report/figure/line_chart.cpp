@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "core/decimal.hpp"
 #include "report/figure/axis.hpp"
 #include "report/figure/colour.hpp"
 #include "report/figure/svg.hpp"
@@ -40,7 +41,7 @@ void validate(std::span<const Series> series, const Axes& axes) {
   }
   if (axes.width >= 160 && axes.height >= 120 && axes.width <= 1e5 && axes.height <= 1e5) return;
   throw Error(Error::Kind::argument, "line_chart", "a size from 160 × 120 to 100000 × 100000",
-              num(axes.width) + " × " + num(axes.height));
+              decimal(axes.width, 6) + " × " + decimal(axes.height, 6));
 }
 
 // The finite stretches of a series.

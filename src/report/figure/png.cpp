@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "core/decimal.hpp"
 
 // The few functions that are used, as librsvg's, cairo's and GLib's headers declare them. With the headers everybody
 // who builds would install a hundred packages; linked, 50 libraries would be loaded whenever a program starts.
@@ -73,8 +74,7 @@ void require_size(double width, double height) {
   if (width >= 1 && height >= 1 && width <= kMostPixels && height <= kMostPixels) return;
   throw Error(Error::Kind::argument, "PNG",
               "at most " + std::to_string(static_cast<int>(kMostPixels)) + " pixels a side",
-              std::to_string(std::llround(width)) + " × " + std::to_string(std::llround(height)),
-              "lower the dpi, or write .svg");
+              decimal(width, 6) + " × " + decimal(height, 6), "lower the dpi, or write .svg");
 }
 
 }  // namespace
@@ -82,6 +82,8 @@ void require_size(double width, double height) {
 void require_png() { symbol("rsvg_handle_get_intrinsic_size_in_pixels"); }
 
 std::string png(std::string_view svg, double dpi) {
+  if (!(dpi > 0 && std::isfinite(dpi)))
+    throw Error(Error::Kind::argument, "PNG", "a finite dpi above 0", shortest_decimal(dpi));
   GError* error = nullptr;
   const auto* data = reinterpret_cast<const unsigned char*>(svg.data());
   const Owned<RsvgHandle, void(void*)> handle(ATTN_LOADED(rsvg_handle_new_from_data)(data, svg.size(), &error),

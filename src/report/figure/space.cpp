@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "core/decimal.hpp"
 #include "report/figure/axis.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/colour.hpp"
@@ -47,7 +48,8 @@ void validate(std::span<const Points> sets, const SpaceOptions& options) {
     return;
   }
   throw Error(Error::Kind::argument, "space", "a size from 200 × 160 to 100000 × 100000, finite angles",
-              num(options.width) + " × " + num(options.height));
+              decimal(options.width, 6) + " × " + decimal(options.height, 6) + ", " + decimal(options.azimuth, 6) +
+                  " and " + decimal(options.elevation, 6));
 }
 
 Tensor joined(std::span<const Points> sets) {

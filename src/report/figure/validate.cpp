@@ -23,6 +23,8 @@ void validate(const char* op, const Tensor& weights, std::size_t low, std::size_
   if (options.keep.defined() && !(options.keep.shape() == Shape{queries, keys})) {
     throw Error(Error::Kind::shape, op, "a mask " + Shape{queries, keys}.str(), options.keep.shape().str());
   }
+  if (options.keep.defined() && options.keep.dtype() != DType::boolean)
+    throw Error(Error::Kind::dtype, op, "a mask of dtype bool", name(options.keep.dtype()));
   if (options.max_cells < 2 || options.max_cells > 4096) {
     throw Error(Error::Kind::argument, op, "max_cells from 2 to 4096", std::to_string(options.max_cells));
   }
