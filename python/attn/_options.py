@@ -13,7 +13,7 @@ from attn._random import default_generator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable, Set
     from typing import Any
 
     from attn._typed_options import Operator
@@ -56,17 +56,23 @@ def given(op: str, options: dict[str, Any], kind: int, generator: Any = None, wi
             names = ", ".join(sorted({*OPTIONS, "sinks", "relative_bias"} - without))
             raise TypeError(f"[{op}] expected options among {names}; found {name}")
         made[name] = value if option.convert is None else option.convert(value, name)
-    if made.get("dropout_p"):
-        made["dropout_key"] = _dropout_key(op, kind, generator)
+    if generator is not None or made.get("dropout_p"):
+        draw = _drawn_from(op, kind, generator)
+        if made.get("dropout_p"):
+            made["dropout_key"] = draw()
     return made
 
 
-def _dropout_key(op: str, kind: int, generator: Any) -> Any:
+def _drawn_from(op: str, kind: int, generator: Any) -> Callable[[], Any]:
+    """What draws a key of dropout."""
     if kind == TORCH:
         import torch
 
-        return torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    return int(stream_of(default_generator if generator is None else generator, op).next_u64())
+        if not isinstance(generator, torch.Generator | None):
+            raise TypeError(f"[{op}] expected generator as torch.Generator; found {type(generator).__name__}")
+        return lambda: torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
+    stream = stream_of(default_generator if generator is None else generator, op)
+    return lambda: int(stream.next_u64())
 
 
 def typed(function: Any) -> Operator:

@@ -64,7 +64,7 @@ def rotary(
     Args:
         x: (…, tokens, head_dim): queries or keys, (b, h, t, d) say, of any strides.
         positions: integers (t), or (b, t) where b is x's first size; default `offset` and what follows.
-        offset: the first token's position.
+        offset: the first token's position, where neither positions nor cos say it.
         theta: pair i turns by theta^(-2i / rotary_dim) radians a token.
         rotary_dim: how many of a vector's first numbers turn; default all.
         interleaved: numbers 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2, as Hugging Face's models have them.
@@ -80,6 +80,10 @@ def rotary(
     kind = framework(x)
     if (cos is None) != (sin is None):
         raise ValueError("[rotary] expected cos and sin, or neither; found one of them")
+    turns = "cos and sin" if cos is not None else "frequencies" if frequencies is not None else ""
+    others = {"theta": theta != 10000.0, "rotary_dim": rotary_dim is not None}
+    _alone(turns, others | {"frequencies": frequencies is not None and cos is not None})
+    _alone("positions" if positions is not None else "cos and sin" if cos is not None else "", {"offset": offset != 0})
     inv_freq, factor = None, 1.0
     if cos is None:
         if frequencies is None:
@@ -94,6 +98,13 @@ def rotary(
         return turned(x, given)
     result: Any = _attn.rotary(x, *given, False, kind)
     return take(result, x) if kind == DLPACK else result
+
+
+def _alone(given: str, others: dict[str, bool]) -> None:
+    """Refuses what would have no effect beside `given`, if that is something."""
+    for name, there in others.items():
+        if given and there:
+            raise ValueError(f"[rotary] expected {given} without {name}, in whose place they are; found both")
 
 
 def _width(x: Any) -> int:

@@ -92,7 +92,7 @@ class KVCache:
         flows.
 
         Args:
-            query: (b, hq, tq, d), of any floating dtype.
+            query: (b, hq, tq, d), of float32, bfloat16 or float16.
             attn_mask: broadcastable to (b, hq, tq, longest item): boolean, True takes part; or floating, added to the
                 scores.
             is_causal: a query sees its own token and those before it alone.

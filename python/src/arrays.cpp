@@ -163,16 +163,36 @@ nb::object with_its_own_numbers(nb::handle object, const char* op, const char* w
   return negated ? nb::object(object.attr("resolve_neg")()) : nb::borrow(object);
 }
 
+// An object that is read in its place: of a class with __dlpack__ its capsule, which is taken once; of one that has
+// only a buffer, such as those of ctypes, a memoryview, which always has strides.
+nb::object handed_out(nb::object object) {
+  if (nb::hasattr(object, "__array_interface__") || nb::hasattr(object, "is_neg")) return object;  // NumPy's, PyTorch's
+  if (!nb::hasattr(object, "__dlpack__")) {
+    if (PyObject_CheckBuffer(object.ptr()) == 0) return object;
+    PyObject* const memory = PyMemoryView_FromObject(object.ptr());
+    if (memory == nullptr) throw nb::python_error();
+    return nb::steal(memory);
+  }
+  try {
+    nb::object capsule = object.attr("__dlpack__")();
+    if (PyCapsule_IsValid(capsule.ptr(), "dltensor") != 0) return capsule;
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // KeyboardInterrupt
+  }
+  return object;
+}
+
 }  // namespace
 
 Array read(nb::handle given, const char* op, const char* what, Framework from) {
   if (from == Framework::torch && exchanges(given)) return read_exchanged(given, op, what);
-  const nb::object object = with_its_own_numbers(given, op, what);
+  nb::object object = with_its_own_numbers(given, op, what);
   Array result;
   if (!is_ndarray(object) && nb::hasattr(object, "harden_mask")) {
     throw Error(Kind::dtype, op, std::string(what) + " without a mask of its own", "numpy.ma.MaskedArray",
                 "pass its .data or .filled(0), and the mask as attn_mask");
   }
+  object = handed_out(object);
   if (!object.is_none() && nb::try_cast(object, result.keep, false)) {
     const nb::dlpack::dltensor array = told_by(result.keep);
     result.tensor = view(array, dtype_of_array(array, op, what), op, what);
@@ -183,8 +203,8 @@ Array read(nb::handle given, const char* op, const char* what, Framework from) {
     result.tensor = view(told_by(result.keep), DType::bf16, op, what);
     return result;
   }
-  throw Error(Kind::dtype, op, std::string(what) + " as an array of NumPy, PyTorch or JAX", described(object),
-              reason(object));
+  throw Error(Kind::dtype, op, std::string(what) + " as an array of NumPy, PyTorch or JAX", described(given),
+              reason(given));
 }
 
 Array read_optional(nb::handle object, const char* op, const char* what, Framework from) {

@@ -103,7 +103,8 @@ constexpr std::pair<const char*, void (*)(const Given&)> kOptions[] = {
 void make(Options* self, int framework, const nb::dict& given) {
   Options result;
   AttentionOptions& o = result.options;
-  o.mask.block_query = o.mask.block_key = 64;
+  constexpr std::int64_t kBlock = 64;
+  o.mask.block_query = o.mask.block_key = kBlock;
   for (const auto& [key, value] : given) {
     const auto name = nb::cast<std::string_view>(key);
     const auto* option = std::ranges::find(kOptions, name, [](const auto& each) { return each.first; });
@@ -112,7 +113,11 @@ void make(Options* self, int framework, const nb::dict& given) {
     }
     option->second({value, option->first, static_cast<Framework>(framework), result});
   }
-  if (!o.mask.block_keep.defined()) o.mask.block_query = o.mask.block_key = 0;
+  if (!o.mask.block_keep.defined()) {
+    if (o.mask.block_query != kBlock || o.mask.block_key != kBlock)
+      throw Error(Error::Kind::argument, kOp, "block_mask beside block_size", "none");
+    o.mask.block_query = o.mask.block_key = 0;
+  }
   if (!o.mask.key_starts.defined()) o.mask.key_starts = o.mask.query_starts;
   if (!(o.dropout > 0)) o.dropout_key.reset();
   new (self) Options(std::move(result));
@@ -148,7 +153,12 @@ Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sin
   result.take(mask.bias, attn_mask, "attn_mask", from);
   if (mask.bias.defined() && mask.bias.dtype() == DType::boolean) std::swap(mask.bias, mask.keep);
   result.take(result.options.sinks, sinks, "sinks", from);
-  result.take(result.options.relative_bias.table, relative_bias, "relative_bias", from);
+  RelativeBias& bias = result.options.relative_bias;
+  result.take(bias.table, relative_bias, "relative_bias", from);
+  const RelativeBias none;
+  if (!bias.table.defined() && (bias.bidirectional != none.bidirectional || bias.max_distance != none.max_distance))
+    throw Error(Error::Kind::argument, kOp, "relative_bias beside relative_bidirectional and relative_max_distance",
+                "none");
   return result;
 }
 

@@ -43,6 +43,7 @@ std::string found_of(nb::handle object) {
     }
   }
   if (std::same_as<T, bool> && type_of(object) == "bool") return "numpy.bool; convert it with bool()";
+  if (std::integral<T> && !std::same_as<T, bool> && type_of(object) == "int") return "an int of more than 64 bits";
   return type_of(object);
 }
 

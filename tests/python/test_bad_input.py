@@ -275,6 +275,7 @@ def test_whole_numbers_are_told_how_to_become_floating(call):
     (lambda: MODULE.load_state_dict(3), r"\[load_state_dict\] expected state as a dict of .*; found int"),
     (lambda: MODULE.load_state_dict({1: X}), r"\[load_state_dict\] expected .*; found dict with other keys"),
     (lambda: attn.CausalAttention(2, 2, 2, 0.0, generator=3), r"\[CausalAttention\] .* generator as .*; found int"),
+    (lambda: sdpa(X, X, X, generator=3), r"\[scaled_.*\] expected generator as .*; found int"),
     (lambda: sdpa(X, X, X, dropout_p=0.5, generator=3), r"\[scaled_.*\] expected generator as .*; found int"),
     (lambda: attn.rotary(X, frequencies=3), r"\[rotary\] expected frequencies as RotaryFrequencies; found int"),
     (lambda: attn.rotary(X, theta="a"), r"\[rotary\] expected theta as a number; found str"),
@@ -297,6 +298,9 @@ def test_no_signature_of_the_binding_is_shown(call, words):
 @pytest.mark.parametrize("call, words", [
     (lambda: sdpa(X, X[..., :3], X), r"found query \(.*\), key \(.*\), value \(.*\)"),
     (lambda: sdpa(X, X.astype(np.float64), X), r"expected query, key and value of one dtype"),
+    (lambda: sdpa(X, X, X, block_size=16), r"expected block_mask beside block_size; found none"),
+    (lambda: sdpa(X, X, X, relative_max_distance=5), r"expected relative_bias beside relative_bidirectional and .*; found none"),
+    (lambda: sdpa(X, X, X, relative_bidirectional=False), r"expected relative_bias beside relative_bidirectional and"),
     (lambda: sdpa(X, X, X, dropout_p=3.0), r"expected dropout_p in \[0, 1\]"),
     (lambda: sdpa(X[:1], X[:1], X[:1], cu_seqlens_q=[1, 2]), r"expected cu_seqlens_q that start at 0"),
     (lambda: sdpa(X, X, X, return_weights=[99]), r"expected return_weights from 0 to tq - 1"),

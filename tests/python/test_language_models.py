@@ -4,6 +4,7 @@ import base64
 import json
 import pathlib
 import re
+import shutil
 import threading
 
 import numpy as np
@@ -141,9 +142,20 @@ def test_what_no_call_can_mean(llama):
     for flag in ({"new_tokens": True}, {"temperature": True}, {"seed": False}):
         with pytest.raises(TypeError, match="found bool"):
             llama.generate([1], **flag)
+    with pytest.raises(TypeError, match="new_tokens as an integer; found an int of more than 64 bits"):
+        llama.generate([1], new_tokens=2**70)
+    with pytest.raises(ValueError, match="repetition_penalty that leaves logits finite"):
+        llama.generate([1, 2, 3, 4, 5, 6], new_tokens=20, repetition_penalty=1e-320)
     for stop in (3, b"ab", ["a", 3], [None]):
         with pytest.raises(TypeError, match="stop_text as a text or a list of texts"):
             llama.generate([1], stop_text=stop)
+
+
+def test_an_adapter_beside_a_model_is_refused(tmp_path):
+    folder = shutil.copytree(DATA / "llama", tmp_path / "model")
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="without an adapter in .*; found adapter_config.json; merge the adapter"):
+        attn.load(folder)
 
 
 def test_a_path_of_bytes():

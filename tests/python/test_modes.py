@@ -246,3 +246,10 @@ def test_rotary_in_both_modes():
     back = grad(lambda x: (attn.rotary(x) * dx).sum())(x)
     torch.testing.assert_close(attn.rotary(back), dx)
     assert torch.autograd.gradcheck(attn.rotary, x.double().requires_grad_(), check_forward_ad=True)
+
+
+@pytest.mark.parametrize("name", ["scale", "softcap", "dropout_p"])
+def test_numbers_that_get_no_gradient_are_refused(name):
+    x = torch.randn(1, 1, 4, 8)
+    with pytest.raises(TypeError, match=f"{name} as a number; found Tensor with requires_grad"):
+        torch.func.grad(lambda p: attn.torch.scaled_dot_product_attention(x, x, x, **{name: p}).sum())(torch.tensor(0.5))

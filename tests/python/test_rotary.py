@@ -77,6 +77,17 @@ def test_refusals():
         attn.rotary(x, [0, 1])
     with pytest.raises(ValueError, match="finite numbers"):
         attn.rotary(x, theta=float("nan"))
+    frequencies, cos = attn.rotary_frequencies({"head_dim": 8}), np.ones((3, 4), np.float32)
+    for given, options in (
+        ("positions", {"positions": [0, 1, 2], "offset": 100}),
+        ("frequencies", {"frequencies": frequencies, "theta": 5.0}),
+        ("frequencies", {"frequencies": frequencies, "rotary_dim": 4}),
+        ("cos and sin", {"cos": cos, "sin": cos, "frequencies": frequencies}),
+        ("cos and sin", {"cos": cos, "sin": cos, "offset": 1}),
+        ("cos and sin", {"cos": cos, "sin": cos, "rotary_dim": 4}),
+    ):
+        with pytest.raises(ValueError, match=f"expected {given} without {list(options)[-1]}, .*; found both"):
+            attn.rotary(x, **options)
     with pytest.raises(ValueError, match=r"theta"):
         attn.rotary(x, theta=-1.0)
     with pytest.raises(ValueError, match="finite"):

@@ -329,6 +329,46 @@ def test_a_module_names_the_heads_that_do_not_fit():
         attn.torch.MultiHeadAttention(8, 8, 16, 0.0, "2")
 
 
+MAKE = {
+    "MultiHeadAttention": lambda context=8, heads=2, bias=False: attn.torch.MultiHeadAttention(6, 8, context, 0.0, heads, bias),
+    "MultiHeadAttentionWrapper": lambda context=8, heads=2, bias=False: attn.torch.MultiHeadAttentionWrapper(
+        6, 8, context, 0.0, heads, bias
+    ),
+    "CausalAttention": lambda context=8, heads=2, bias=False: attn.torch.CausalAttention(6, 8, context, 0.0, bias),
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_module_takes_what_it_can_mean(name):
+    make = MAKE[name]
+    for context, kind in ((-1, ValueError), ("x", TypeError), (5.5, TypeError), (None, TypeError), (True, TypeError)):
+        with pytest.raises(kind, match=r"expected context_length .*; found"):
+            make(context)
+    with pytest.raises(TypeError, match="qkv_bias as True or False"):
+        make(bias="no")
+    if name != "CausalAttention":
+        with pytest.raises(ValueError, match="num_heads"):
+            make(heads=0)
+    x = torch.randn(30, 6)
+    assert make(0)(x).shape == (30, 16 if name.endswith("Wrapper") else 8)  # 0 is any, as without torch
+    with pytest.raises(ValueError, match="context_length = 8"):
+        make()(x)
+    for bad in (torch.randn(6), torch.tensor(1.0)):
+        with pytest.raises(ValueError, match=r"expected x \(…, tokens, d_in\); found \("):
+            make()(bad)
+
+
+def test_steps_of_another_class_are_refused_by_name():
+    class Mine(attn.torch.MultiHeadAttention):
+        pass
+
+    other = attn.torch.SelfAttention_v1(6, 4)
+    torch.nn.utils.parametrize.register_parametrization(other, "W_query", torch.nn.Identity())
+    for module, name in ((Mine(6, 8, 10, 0.0, 2), "Mine"), (other, "ParametrizedSelfAttention_v1")):
+        with pytest.raises(TypeError, match=rf"\[steps\] expected .* own; found .*{name}$"):
+            module.steps(torch.randn(5, 6))
+
+
 def test_a_graph_that_lives_at_the_end_is_no_leak():
     code = (
         "import torch, attn.torch\n"

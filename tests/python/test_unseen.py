@@ -1,5 +1,6 @@
 """A meaning of PyTorch's tensors or modes that memory does not show is followed, or refused by name."""
 
+import ctypes
 import io
 import os
 import subprocess
@@ -170,3 +171,47 @@ def test_weights_of_nothing_are_not_shown(shape):
     for shows in (attn.report, attn.plot):
         with pytest.raises(ValueError, match="some queries and keys"):
             shows(np.zeros(shape, np.float32))
+
+
+def test_an_array_of_ctypes_is_read(qkv):
+    q, k, v = (x[0].numpy() for x in qkv)
+    raw = (ctypes.c_float * 8 * 5 * 2).from_buffer_copy(q.tobytes())
+    wanted = attn.scaled_dot_product_attention(q, k, v)
+    np.testing.assert_array_equal(attn.scaled_dot_product_attention(raw, k, v), wanted)
+    bias = (ctypes.c_float * 5 * 5)()
+    np.testing.assert_array_equal(attn.scaled_dot_product_attention(q, k, v, bias), wanted)
+    module = attn.MultiHeadAttention(8, 8, 6, 0.0, 2)
+    np.testing.assert_array_equal(module((ctypes.c_float * 8 * 5).from_buffer_copy(q[0].tobytes())), module(q[0]))
+
+
+class Kept:
+    """Hands out one capsule, as often as it is asked, which a consumer may take once."""
+
+    def __init__(self, array):
+        self.capsule = array.__dlpack__()
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+def test_a_capsule_is_taken_once(qkv):
+    q, k, v = (x.numpy() for x in qkv)
+    kept = Kept(q)
+    wanted = attn.scaled_dot_product_attention(q, k, v)
+    np.testing.assert_array_equal(np.from_dlpack(attn.scaled_dot_product_attention(kept, k, v)), wanted)
+    assert "used_dltensor" in repr(kept.capsule)
+    with pytest.raises(TypeError, match="query as an array"):
+        attn.scaled_dot_product_attention(kept, k, v)
+
+
+def test_an_interrupt_while_an_array_is_handed_out_goes_on(qkv):
+    class Interrupted(Kept):
+        def __dlpack__(self, **_):
+            raise KeyboardInterrupt
+
+    q, k, v = (x.numpy() for x in qkv)
+    with pytest.raises(KeyboardInterrupt):
+        attn.scaled_dot_product_attention(Interrupted(q), k, v)

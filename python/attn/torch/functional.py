@@ -47,7 +47,7 @@ def scaled_dot_product_attention(
     traced = torch.compiler.is_compiling()
     if not traced:
         modes.refuse_tracing(_OP)
-        modes.refuse_tensor(_OP, scale=scale, softcap=options.get("softcap"))
+        modes.refuse_tensor(_OP, scale=scale, softcap=options.get("softcap"), dropout_p=dropout_p)
     if torch.is_autocast_enabled("cpu"):
         inputs = modes.autocast(inputs)
     options |= {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}

@@ -11,13 +11,21 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from attn._arguments import integer, probability
+from attn._arguments import flag, integer, probability
 from attn._module_input import module_and_input
 from attn.torch.functional import scaled_dot_product_attention
 
 
 def _some_of(module: Any) -> tuple[Tensor, ...]:
     return tuple(p.detach().flatten()[:8].clone() for p in module.parameters())
+
+
+def _context(length: Any, op: str) -> int:
+    """The longest input; 0 is any."""
+    length = integer(length, op, "context_length")
+    if length < 0:
+        raise ValueError(f"[{op}] expected context_length of at least 0 (0: any); found {length}")
+    return length
 
 
 class _Steps(nn.Module):
@@ -28,7 +36,9 @@ class _Steps(nn.Module):
             x: (tokens, d_in) or (batch, tokens, d_in), or a text, whose words become vectors by attn.embed_words.
         """
         module, inputs, _ = module_and_input("steps", self, x, None)
-        assert module is not None
+        if module is None:
+            wanted = "a module whose class is attn.torch's own"
+            raise TypeError(f"[steps] expected {wanted}; found {type(self).__module__}.{type(self).__qualname__}")
         return {name: torch.as_tensor(step) for name, step in module.steps(inputs).items()}
 
 
@@ -77,7 +87,8 @@ class SelfAttention_v2(_Attention):
 
     def __init__(self, d_in: int, d_out: int, qkv_bias: bool = False) -> None:
         super().__init__()
-        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3))
+        bias = flag(qkv_bias, type(self).__name__, "qkv_bias")
+        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=bias) for _ in range(3))
         self._remember()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -90,7 +101,7 @@ class CausalAttention(SelfAttention_v2):
 
     def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float, qkv_bias: bool = False) -> None:
         super().__init__(d_in, d_out, qkv_bias)
-        self.d_out, self.context_length = d_out, context_length
+        self.d_out, self.context_length = d_out, _context(context_length, "CausalAttention")
         self.dropout_p = probability(dropout, "CausalAttention", "dropout")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,6 +116,9 @@ class MultiHeadAttentionWrapper(_Steps):
         self, d_in: int, d_out: int, context_length: int, dropout: float, num_heads: int, qkv_bias: bool = False
     ) -> None:
         super().__init__()
+        num_heads = integer(num_heads, "MultiHeadAttentionWrapper", "num_heads")
+        if num_heads < 1:
+            raise ValueError(f"[MultiHeadAttentionWrapper] expected num_heads of at least 1; found {num_heads}")
         self.heads = nn.ModuleList(
             CausalAttention(d_in, d_out, context_length, dropout, qkv_bias) for _ in range(num_heads)
         )
@@ -126,11 +140,13 @@ class MultiHeadAttention(_Attention):
         d_out = integer(d_out, "MultiHeadAttention", "d_out")
         num_heads = integer(num_heads, "MultiHeadAttention", "num_heads")
         if num_heads < 1 or d_out % num_heads != 0:
-            raise ValueError(f"expected d_out divisible by num_heads; found d_out = {d_out}, num_heads = {num_heads}")
+            found = f"d_out = {d_out}, num_heads = {num_heads}"
+            raise ValueError(f"[MultiHeadAttention] expected d_out divisible by num_heads; found {found}")
         self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
-        self.context_length = context_length
+        self.context_length = _context(context_length, "MultiHeadAttention")
         self.dropout_p = probability(dropout, "MultiHeadAttention", "dropout")
-        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3))
+        bias = flag(qkv_bias, "MultiHeadAttention", "qkv_bias")
+        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=bias) for _ in range(3))
         self.out_proj = nn.Linear(d_out, d_out)
         self._remember()
 
@@ -153,7 +169,9 @@ def _takes(module: Any, x: Any) -> None:
             f"[{type(module).__name__}] expected x of the weights' dtype, {weight.dtype}; found {x.dtype}; convert it "
             f"with .to({weight.dtype})"
         )
-    if x.shape[-2] > getattr(module, "context_length", x.shape[-2]):
+    if x.ndim < 2:
+        raise ValueError(f"[{type(module).__name__}] expected x (…, tokens, d_in); found {tuple(x.shape)}")
+    if x.shape[-2] > (getattr(module, "context_length", 0) or x.shape[-2]):
         raise ValueError(
             f"[{type(module).__name__}] expected at most context_length = {module.context_length} tokens; "
             f"found {x.shape[-2]}"
