@@ -44,12 +44,10 @@ void masks_and_dropout(Results& out) {
 
 void one_head_to_many(Results& out) {
   const Tensor batch = stack(std::vector<Tensor>{tool::six_word_embeddings(), tool::six_word_embeddings()});
-  const ModuleConfig config{.d_in = 3,
-                            .d_out = 2,
-                            .context_length = 6,
-                            .num_heads = 2,
-                            .causal = out.masked(),
-                            .layer_order = out.order(LayerOrder::qkv)};
+  const ModuleConfig one{
+      .d_in = 3, .d_out = 2, .context_length = 6, .causal = out.masked(), .layer_order = out.order(LayerOrder::qkv)};
+  ModuleConfig two = one;
+  two.num_heads = 2;
   out.add_shape("batch.shape", batch);
   const auto add = [&](const std::string& what, Module&& module) {
     const Tensor z = module.forward(batch);
@@ -57,11 +55,11 @@ void one_head_to_many(Results& out) {
     out.add_shape(what + ": context_vecs.shape", z);
   };
   Generator rng(123);
-  add("causal", CausalAttention(config, rng));
+  add("causal", CausalAttention(one, rng));
   rng.manual_seed(123);
-  add("wrapper", MultiHeadAttentionWrapper(config, rng));
+  add("wrapper", MultiHeadAttentionWrapper(two, rng));
   rng.manual_seed(123);
-  add("multi-head", MultiHeadAttention(config, rng));
+  add("multi-head", MultiHeadAttention(two, rng));
 }
 
 void batched_matmul(Results& out) {
