@@ -311,7 +311,8 @@ class Experiment:
 def _head(head: Any, or_layer: bool = False) -> list[int]:
     """A layer and a head, or with `or_layer` also a layer alone."""
     parts = [head] if isinstance(head, str) or not hasattr(head, "__iter__") else list(head)
-    if not all(hasattr(part, "__index__") and not isinstance(part, bool) for part in parts) or not (len(parts) == 2 or (or_layer and len(parts) == 1)):
+    counts = all(hasattr(part, "__index__") and not isinstance(part, bool) for part in parts)
+    if not counts or not (len(parts) == 2 or (or_layer and len(parts) == 1)):
         named = [int(part) - 1 for part in str(head).split(".") if part.isdecimal()]
         how = f"here heads count from 0, and {head} of pages and the command is {tuple(named)}" if len(named) == 2 else ""
         refuse("experiment", "a head as (layer, head)" + (", or a layer" if or_layer else ""), repr(head), how)

@@ -31,9 +31,9 @@ def scaled_dot_product_attention(
     """attn.scaled_dot_product_attention, which says what the arguments are, on tensors.
 
     Gradients flow to query, key, value, a float attn_mask, sinks and relative_bias; lse and weights have none. dropout is
-    drawn from torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one operator,
-    torch.ops.attn.attention, without a graph break; keep a score_function alive there. Gradients of gradients are not
-    there.
+    drawn from torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one
+    operator, torch.ops.attn.attention, without a graph break; keep a score_function alive there. Gradients of gradients
+    are not there.
     """
     if type(attn_mask).__name__ == "CausalBias":
         attn_mask = modes.mask_of(attn_mask)
