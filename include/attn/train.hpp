@@ -129,8 +129,8 @@ class Trainer {
   Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainConfig& config = {},
           const TrainRanks& ranks = {});
   // Goes on bit for bit where a checkpoint was made, with its config and its weights, which the model gets; on one
-  // processor or ranks as before. The model drops what the run's did. Throws Error (data) for another text, one that is
-  // cut otherwise and a generator of another flavour, and (data, shape, dtype) for another model.
+  // processor or ranks as before. The model must have the same dropout. Throws Error (data) for another text, one that
+  // is cut otherwise and a generator of another flavour, and (data, shape, dtype) for another model.
   Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
           const TrainRanks& ranks = {});
   ~Trainer();
