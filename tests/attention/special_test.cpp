@@ -133,6 +133,8 @@ TEST(SpecialNumbers, OfValuesAreSeenWhereWeightsRoundToZero) {
         EXPECT_EQ(std::isfinite(grad.q.at({0, 0, 0, 0})), !first_sees);
         EXPECT_FALSE(std::isfinite(grad.q.at({0, 0, 1, 0})));
         EXPECT_FALSE(std::isfinite(grad.k.at({0, 0, 1, 0})));
+        EXPECT_FALSE(std::isfinite(grad.k.at({0, 0, 0, 0}))) << "a key beside it";
+        EXPECT_EQ(std::isnan(grad.k.at({0, 0, 0, 0})), std::isnan(special)) << "by a weight above 0";
       }
     }
   }
