@@ -1,4 +1,4 @@
-// The library in a page leaves these out, because a page has to be small, and says so where it is asked for one.
+// The library in a page leaves these out, because a page has to be small. Estimates, which a page can ask for, say so.
 #include "attention/fused.hpp"
 #include "attn/error.hpp"
 #include "experiment/estimates.hpp"
