@@ -1,9 +1,10 @@
 // Measures how long linear_attention() takes, and which share of the processor's multiply-adds it reaches:
-//     bench_linear_attention TOKENS HEADS D RULE(gated|channel|softmax) REPEATS
+//     bench_linear_attention TOKENS HEADS D RULE(gated|bf16|channel|softmax) REPEATS
 // prints one line a pass: its milliseconds of processor time, which other work on the machine adds little to, over the
 // threads, and the share by 7 d² operations a token forward and 16 d² + 11 · 32 d backward. Threads are
-// OMP_NUM_THREADS; bench/linear_attention.py runs it in turns with others. One token is a decoder's step: it has a
-// state before it, and of its time the line tells microseconds a head, and how fast the state is read and written.
+// OMP_NUM_THREADS; bench/linear_attention.py runs it in turns with others. bf16 is gated, of such inputs. One token is
+// a decoder's step: it has a state before it, and of its time the line tells microseconds a head, and how fast the
+// state is read and written.
 #include "attn/linear_attention.hpp"
 
 #include <omp.h>
@@ -85,8 +86,9 @@ int main(int argc, char** argv) {
   const std::string rule = argv[4];
   const int repeats = std::atoi(argv[5]);
   Generator rng{1};
-  const Tensor q = rng.rand({1, h, t, d}), k = rng.rand({1, h, t, d}), v = rng.rand({1, h, t, d});
+  Tensor q = rng.rand({1, h, t, d}), k = rng.rand({1, h, t, d}), v = rng.rand({1, h, t, d});
   normalise(q), normalise(k);
+  if (rule == "bf16") q = q.to(DType::bf16), k = k.to(DType::bf16), v = v.to(DType::bf16);
   const auto heads = static_cast<double>(h * t), width = static_cast<double>(d);
   if (rule == "softmax") {
     const AttentionOptions options{.mask = Mask::causal()};

@@ -15,8 +15,10 @@
 #endif
 #ifdef ATTN_AMX
 #define ATTN_IF_AMX(own) own
+#define ATTN_AMX_OR_BASE ATTN_UNIT
 #else
 #define ATTN_IF_AMX(own) nullptr
+#define ATTN_AMX_OR_BASE ATTN_BASE
 #endif
 
 namespace attn::kernels {
@@ -39,6 +41,9 @@ extern const DecodeKernel decode_kernel;
 extern const BackwardKernel backward_kernel;
 extern const ProductKernel product_kernel;
 extern const FewRowsKernel few_rows_kernel;
+#ifdef ATTN_AMX
+extern const RecurrenceKernel recurrence_kernel;
+#endif
 double multiply_add_bf16(std::int64_t rounds, float* sink);
 }  // namespace ATTN_UNIT
 #endif
@@ -57,7 +62,7 @@ constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .bf16_product = ATTN_IF_BF16(&ATTN_UNIT::product_kernel),
     .few_rows = &ATTN_BASE::few_rows_kernel,
     .bf16_few_rows = ATTN_IF_BF16(&ATTN_UNIT::few_rows_kernel),
-    .recurrence = &ATTN_BASE::recurrence_kernel,
+    .recurrence = &ATTN_AMX_OR_BASE::recurrence_kernel,
     .model = &ATTN_BASE::model_kernel,
     .limits = &ATTN_BASE::limit_kernel,
     .multiply_add_bf16 = ATTN_IF_BF16(ATTN_UNIT::multiply_add_bf16),

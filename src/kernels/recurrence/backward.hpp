@@ -308,7 +308,7 @@ class BackwardChunks {
   void of_pairs_across(const Cut& cut) {
     const Matrix across = Chunk::second(cut_);
     const std::int64_t keys = cut.middle - cut.begin, readers = cut.end - cut.middle;
-    const auto add = [&](const Left& d, std::int64_t first, std::int64_t count, const Matrix& to) {
+    const auto add = [&](const LeftFactor& d, std::int64_t first, std::int64_t count, const Matrix& to) {
       multiply<false>(d, {cut_.row(cut.begin), cut_.width}, across, count, keys);
       add_from_cut(across, first, count, to);
     };

@@ -26,16 +26,16 @@ struct Matrix {
 };
 
 // A product's left factor, by rows or, transposed, by columns.
-struct Left {
+struct LeftFactor {
   const float* data;
   std::int64_t row_step, depth_step;
 };
-inline Left by_rows(const Matrix& m) { return {m.data, m.width, 1}; }
-inline Left by_columns(const Matrix& m) { return {m.data, 1, m.width}; }
+inline LeftFactor by_rows(const Matrix& m) { return {m.data, m.width, 1}; }
+inline LeftFactor by_columns(const Matrix& m) { return {m.data, 1, m.width}; }
 
 // c (rows, c.width) (+)= a · b; beside() before each whole tile.
 template <bool kAccumulate, class... Beside>
-inline void multiply(const Left& a, const Matrix& b, const Matrix& c, std::int64_t rows, std::int64_t depth,
+inline void multiply(const LeftFactor& a, const Matrix& b, const Matrix& c, std::int64_t rows, std::int64_t depth,
                      Beside&... beside) {
   for (std::int64_t n = 0; n < c.width; n += kColumns)
     panel<kAccumulate>(rows, a.data, a.row_step, a.depth_step, b.data + n, b.width, c.data + n, c.width, depth,

@@ -123,6 +123,24 @@ inline void write_rows(const float* from, float* to, std::int64_t step, int coun
   }
 }
 
+// What is brought to L2 beside a chunk of `tokens` from t on: the tokens of the next one, and the place where these
+// tokens' outputs go; of values and outputs columns [first, first + columns).
+inline PrefetchRows rows_ahead(const Recurrence& p, const RecurrenceResult& result, std::int64_t first,
+                               std::int64_t columns, std::int64_t t, int tokens) {
+  const std::int64_t next = t + tokens, count = least_of(2 * kPairs, p.tokens - next);
+  const std::int64_t bytes = element_bytes(p.element);
+  PrefetchRows soon;
+  const auto add = [&](const void* rows, std::int64_t step, std::int64_t size, std::int64_t at, std::int64_t many,
+                       std::int64_t width) {
+    soon.add(static_cast<const char*>(rows) + at * step * size, step * size, many, width * size);
+  };
+  add(p.q.data, p.q.step, bytes, next, count, p.d_k), add(p.k.data, p.k.step, bytes, next, count, p.d_k);
+  add(element_at(p.v.data, p.element, first), p.v.step, bytes, next, count, columns);
+  if (p.decay && p.by_channel) add(p.decay, p.decay_step, 4, next, count, p.d_k);
+  add(element_at(result.output, p.element, first), result.step, bytes, t, tokens, columns);
+  return soon;
+}
+
 // Some panels of a head.
 class ForwardPanels {
  public:
@@ -144,7 +162,8 @@ class ForwardPanels {
     for (std::int64_t t = 0; t < p_.tokens; t += 2 * kPairs) {
       const int tokens = static_cast<int>(least_of(2 * kPairs, p_.tokens - t));
       pack(t, tokens);
-      fetch(result, t, tokens);
+      soon_ = rows_ahead(p_, result, first_, columns_, t, tokens);
+      soon_.spread_over(panels_ * ((tokens + 1) / 2));
       for (std::int64_t panel = 0; panel < panels_; panel += together_) {
         const std::int64_t count = least_of(together_, panels_ - panel);
         p_.delta ? pass<true>(panel, count, tokens) : pass<false>(panel, count, tokens);
@@ -233,22 +252,6 @@ class ForwardPanels {
     each_row([&](const float* row, std::int64_t at, std::int64_t columns) {
       each_vector(columns, [&](std::int64_t c, int count) { store_some(state + at + c, load(row + c), count); });
     });
-  }
-
-  // Begins to bring to L2, beside the sweeps, the next tokens and the place where these tokens' outputs go.
-  void fetch(const RecurrenceResult& result, std::int64_t t, int tokens) {
-    const std::int64_t next = t + tokens, count = least_of(2 * kPairs, p_.tokens - next);
-    const std::int64_t bytes = element_bytes(p_.element);
-    const auto add = [&](const void* rows, std::int64_t step, std::int64_t size, std::int64_t at, std::int64_t many,
-                         std::int64_t width) {
-      soon_.add(static_cast<const char*>(rows) + at * step * size, step * size, many, width * size);
-    };
-    soon_ = {};
-    add(p_.q.data, p_.q.step, bytes, next, count, p_.d_k), add(p_.k.data, p_.k.step, bytes, next, count, p_.d_k);
-    add(element_at(p_.v.data, p_.element, first_), p_.v.step, bytes, next, count, columns_);
-    if (p_.decay && p_.by_channel) add(p_.decay, p_.decay_step, 4, next, count, p_.d_k);
-    add(element_at(result.output, p_.element, first_), result.step, bytes, t, tokens, columns_);
-    soon_.spread_over(panels_ * ((tokens + 1) / 2));
   }
 
   void pack(std::int64_t t, int tokens) {
