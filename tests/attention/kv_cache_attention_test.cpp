@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "attention/cached_rows.hpp"
+#include "core/largest.hpp"
 
 namespace attn::test {
 namespace {
@@ -166,6 +167,25 @@ TEST(KVCacheAttention, IsFiniteAndLeaksNothing) {
       const Tensor huge = Tensor::full({1, 2, 1, 3}, 3e38);
       expect_finite(attention(huge, cache).output, "output");
     }
+  }
+}
+
+// Where keys are zero a query's number is multiplied by nothing, however large it is: on AMX queries are integers of a
+// row's own unit. A query beside it keeps its bits.
+TEST(KVCacheAttention, ALargeNumberThatMeetsZerosChangesNothing) {
+  std::mt19937 rng(31);
+  KVCache cache({.kv_heads = 1, .head_dim = 8, .dtype = DType::i8});
+  const Tensor k = uniform(rng, {1, 1, 300, 8}, DType::f32), v = uniform(rng, {1, 1, 300, 8}, DType::f32);
+  k.slice(3, 0, 1).fill(0);
+  cache.append(k, v);
+  const Tensor plain = uniform(rng, {1, 4, 1, 8}, DType::f32);
+  const AttentionResult expected = attention(plain, cache);
+  for (const double large : {1e3, 6e4, 1e6, 1e8}) {
+    Tensor q = plain.clone();
+    q.set({0, 2, 0, 0}, large);
+    const Tensor found = attention(q, cache).output;
+    EXPECT_LT(difference(found.select(1, 2), expected.output.select(1, 2)), 2e-6) << large;
+    EXPECT_TRUE(identical(found.select(1, 3).contiguous(), expected.output.select(1, 3).contiguous())) << large;
   }
 }
 

@@ -1,5 +1,5 @@
-// Decode of an int8 cache on AMX's products of bytes (TDPBSSD). Queries and weights become integers of 23 bits, each by
-// a power of two of its own, in three signed bytes: their products with keys and values are exact.
+// Decode of an int8 cache on AMX's products of bytes (TDPBSSD). Queries and weights become integers of 30 bits, each row
+// by a power of two of its own, in four signed bytes: their products with keys and values are exact.
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +12,7 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 constexpr std::int64_t kTile = 1024;      // bytes: 16 rows of 64
-constexpr std::int64_t kTileQueries = 4;  // queries of a tile, four rows each: three digits, and what is left over
+constexpr std::int64_t kTileQueries = 4;  // queries of a tile, four rows of digits each
 
 // Sums (16, 16) += A (16, 64) · B (16, 16, 4), of signed bytes.
 #if defined(ATTN_AMX_EMULATED)
@@ -42,7 +42,7 @@ inline Vec scaled(Vec v, float exponent) {
   return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(0xffff, as_m512(v), _mm512_set1_ps(exponent)));
 }
 
-// The exponent of the unit in which all of x are below 2^23 - 2^16; NaN if one is not finite, or near float32's end. In
+// The exponent of the unit in which all of x are below 2^30 - 2^23; NaN if one is not finite, or near float32's end. In
 // whole vectors.
 inline float unit_exponent(const float* x, std::int64_t count) {
   VecI most = splat(std::int32_t{0x00800000});
@@ -50,7 +50,7 @@ inline float unit_exponent(const float* x, std::int64_t count) {
   std::int32_t largest = 0;
   for (int i = 0; i < kLanes; ++i) largest = most[i] > largest ? most[i] : largest;
   const auto exponent = static_cast<std::int32_t>((static_cast<std::uint32_t>(largest) + 0x20000u) >> 23);
-  return exponent >= 255 ? __builtin_nanf("") : static_cast<float>(exponent - 127 - 22);
+  return exponent >= 255 ? __builtin_nanf("") : static_cast<float>(exponent - 127 - 29);
 }
 
 // A vector as integers of `exponent`: byte 4 p + i of part t is digit p of lane 4 t + i, the lowest first.
@@ -67,7 +67,10 @@ inline void store_parts(char* to, std::int64_t step, __m512i v) {
   ATTN_UNROLL for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * step, reinterpret_cast<char*>(&v) + 16 * i, 16);
 }
 
-inline Vec from_digits(Vec low, Vec middle, Vec high) { return (high * splat(256.f) + middle) * splat(256.f) + low; }
+inline Vec from_digits(Vec low, Vec middle, Vec high, Vec highest) {
+  const Vec base = splat(256.f);
+  return ((highest * base + high) * base + middle) * base + low;
+}
 
 // 64 bytes of a row from `at` on where they are held.
 inline __attribute__((always_inline)) __m512i row_bytes(const char* row, std::int64_t at, __mmask64 held) {
@@ -117,7 +120,7 @@ inline void turn_values(const Units& block, std::int64_t t, std::int64_t width, 
 inline __attribute__((always_inline)) void add_digits(const std::int32_t* sums, Vec (&scores)[4]) {
   Vec four[4];
   Vec weight;
-  for (int i = 0; i < kLanes; ++i) weight[i] = i % 4 == 3 ? 0.f : static_cast<float>(1 << 8 * (i % 4));
+  for (int i = 0; i < kLanes; ++i) weight[i] = static_cast<float>(1 << 8 * (i % 4));
   ATTN_UNROLL for (int i = 0; i < 4; ++i) {
     Vec key[4];
     ATTN_UNROLL for (int n = 0; n < 4; ++n) {
@@ -271,7 +274,7 @@ class Int8Decode {
     };
     for (std::int64_t i = 0; i < spans(dv_) * 4; ++i, sums += kTile) {
       float* to = context(r) + i * kLanes;
-      const Vec sum = from_digits(digit(sums), digit(sums + 64), digit(sums + 128));
+      const Vec sum = from_digits(digit(sums), digit(sums + 64), digit(sums + 128), digit(sums + 192));
       store(to, load(to) + scaled(sum, exponents_[rows_ + r]));
     }
   }
