@@ -43,6 +43,9 @@ bool has_beyond(const Tensor& t, double least, double most) {
   return std::any_of(numbers.data<double>(), numbers.data<double>() + numbers.numel(), beyond);
 }
 
+// A finite number from here on may become infinite where it is split into parts of bfloat16.
+constexpr float kPartsEnd = 0x1.ffp127F;
+
 // A call with finite numbers, and what comes into it: rows set aside have a query and a gradient of zero, and no
 // weights.
 struct CleanCall {
@@ -53,13 +56,14 @@ struct CleanCall {
 
   CleanCall(const Call& call, const Sizes& p, const AttentionOptions& options, const Incoming& incoming)
       : q(call.q.to(DType::f32).contiguous().clone()),
-        k(without_specials(call.k)),
-        v(without_specials(call.v)),
+        k(without_specials(call.k, kPartsEnd)),
+        v(without_specials(call.v, kPartsEnd)),
         in{incoming.d_output.to(DType::f32).contiguous().clone(), without_specials(incoming.output),
            incoming.lse.clone()},
         aside(static_cast<std::size_t>(in.lse.numel())) {
     const std::vector<double> most_key = largest_of_heads(k), most_value = largest_of_heads(v);
-    const std::vector<std::vector<std::int64_t>> special_keys = special_tokens(call.k);
+    const std::vector<std::vector<std::int64_t>> special_keys = special_tokens(call.k, kPartsEnd),
+                                                 large_values = special_tokens(call.v, kPartsEnd);
     const Tensor output = incoming.output.to(DType::f32).contiguous();
     // A score of infinity has no weight of zero, and its sum with the -inf of hidden keys would be NaN. Numbers near
     // -inf, with which many masks hide, are sums that stay below.
@@ -71,16 +75,15 @@ struct CleanCall {
       float& lse = in.lse.data<float>()[at];
       float *query = q.data<float>() + at * p.d, *d_output = in.d_output.data<float>() + at * p.dv;
       const auto head = static_cast<std::size_t>(row.item() * p.hkv + row.key_head());
-      const auto& special = special_keys[head];
+      const auto sees_any = [&](const std::vector<std::int64_t>& tokens) {
+        return std::any_of(tokens.begin(), tokens.end(), [&](auto j) { return row.sees(j - row.part.piece.key); });
+      };
       const double score = size_of(query, p.d) * std::fabs(p.scale) * std::max(most_key[head], 1.0);
       const double d_weight = size_of(d_output, p.dv) * std::max(most_value[head], 1.0),
                    mean = size_of_product(d_output, output.data<float>() + at * p.dv, p.dv);
       const bool empty = lse == -std::numeric_limits<float>::infinity();  // which leaves NaN in no gradient
       const bool near = std::fabs(lse) <= kFarScore && score <= kFarScore && d_weight < 1e38 && mean < 1e38;
-      const bool is_plain = near && !all_aside && std::none_of(special.begin(), special.end(), [&](auto j) {
-                              return row.sees(j - row.part.piece.key);
-                            });
-      if (is_plain) return;
+      if (near && !all_aside && !sees_any(special_keys[head]) && !sees_any(large_values[head])) return;
       aside[static_cast<std::size_t>(at)] = !empty;
       lse = std::numeric_limits<float>::infinity();  // a weight of zero for every finite score
       std::fill_n(query, p.d, 0.F), std::fill_n(d_output, p.dv, 0.F);
@@ -118,9 +121,8 @@ void add_exactly(const Call& call, const Sizes& p, const AttentionOptions& optio
 AttentionGradient gradient_again(const Call& call, const Sizes& p, const AttentionOptions& options,
                                  const Incoming& in) {
   const CleanCall clean(call, p, options, in);
-  const DType dtype = in.d_output.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
+  const DType of = call.q.dtype(), dtype = of == DType::bf16 || of == DType::f16 ? of : DType::f32;
   AttentionOptions own = options;
-  if (call.q.dtype() == DType::f16) own.precision = Precision::highest;  // which has become float32, exactly
   if (clean.all_aside && own.mask.bias.defined()) own.mask.bias = Tensor::zeros(own.mask.bias.shape());
   if (clean.all_aside && own.relative_bias.table.defined())
     own.relative_bias.table = Tensor::zeros(own.relative_bias.table.shape());

@@ -140,6 +140,40 @@ TEST(SpecialNumbers, OfValuesAreSeenWhereWeightsRoundToZero) {
   }
 }
 
+// The largest numbers become infinite where they are split into parts of bfloat16, and gradients of finite sums do not.
+TEST(SpecialNumbers, TheLargestOnesLeaveGradientsFinite) {
+  std::mt19937 rng(41);
+  const auto drawn = [&] { return uniform(rng, {1, 1, 200, 64}, DType::f32); };
+  const Tensor q = drawn(), d_output = uniform(rng, {1, 1, 200, 64}, DType::f32, -1e-3, 1e-3);
+  const double most = std::numeric_limits<float>::max();
+  for (const Precision precision : {Precision::highest, Precision::high, Precision::medium}) {
+    Tensor k = drawn(), v = drawn();
+    v.set({0, 0, 7, 3}, most);
+    const AttentionGradient of_value = attention_backward(d_output, q, k, v, {.precision = precision});
+    v.set({0, 0, 7, 3}, 0), k.set({0, 0, 7, 3}, most), q.slice(3, 3, 4).fill(0);
+    const AttentionGradient of_key = attention_backward(d_output, q, k, v, {.precision = precision});
+    for (const AttentionGradient* grad : {&of_value, &of_key}) {
+      for (const Tensor& t : {grad->q, grad->k, grad->v}) expect_finite(t, "a gradient");
+    }
+  }
+}
+
+// A batch item has the gradients' bits that it has alone, whatever is beside it.
+TEST(SpecialNumbers, OfOneItemLeaveTheBitsOfAnother) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    std::mt19937 rng(42);
+    std::vector<Tensor> in(4);
+    for (Tensor& t : in) t = uniform(rng, {2, 1, 200, 64}, dtype);
+    const auto second = [](const Tensor& t) { return t.slice(0, 1, 2).contiguous(); };
+    in[1].set({0, 0, 3, 5}, kNan);
+    const AttentionGradient both = attention_backward(in[3], in[0], in[1], in[2]);
+    const AttentionGradient alone = attention_backward(second(in[3]), second(in[0]), second(in[1]), second(in[2]));
+    EXPECT_TRUE(identical(second(both.q), alone.q)) << name(dtype);
+    EXPECT_TRUE(identical(second(both.k), alone.k)) << name(dtype);
+    EXPECT_TRUE(identical(second(both.v), alone.v)) << name(dtype);
+  }
+}
+
 // Huge numbers in a bias by position, by distance or by a slope touch only the rows that see them. A bias of -inf
 // hides keys beside them.
 TEST(SpecialNumbers, OfABiasReachWhatSeesThemAlone) {
