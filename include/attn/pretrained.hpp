@@ -70,9 +70,8 @@ LanguageModel load_language_model(PretrainedFiles files, std::string_view source
                                   std::optional<DType> weights = DType::f32, Precision precision = Precision::highest,
                                   Generator rng = Generator(0));
 // In which dtype generation usually keeps the weights of these files: as the file has them (none) for GGUF, float32
-// else. On AMX, float32 for GGUF below the highest precision, too: its tiles of bfloat16 read prompts faster than the
-// products of bytes that blocks have there.
-std::optional<DType> usual_weights(const std::filesystem::path& path, Precision precision = Precision::highest);
+// else.
+std::optional<DType> usual_weights(const std::filesystem::path& path);
 // Does the same for the family gpt2, in float32.
 GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0), Precision precision = Precision::highest);
 

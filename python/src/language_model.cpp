@@ -32,7 +32,7 @@ std::shared_ptr<TextModel> load(const std::string& path, nb::handle weights, nb:
   constexpr const char* op = "load";
   const auto named = optional_plain<std::string>(weights, op, "weights");
   const Precision of_products = parse_precision(plain<std::string>(precision, op, "precision"));
-  std::optional<DType> dtype = named ? dtype_named(*named) : usual_weights(path, of_products);
+  std::optional<DType> dtype = named ? dtype_named(*named) : usual_weights(path);
   if (named && !dtype && *named != "file") {
     throw Error(Error::Kind::argument, op, "weights \"file\", \"float32\", \"bfloat16\" or \"int8\"",
                 "\"" + *named + "\"");
@@ -66,7 +66,10 @@ nb::str decode(TextModel& self, nb::handle ids, nb::handle skip) {
 nb::object forward(TextModel& self, nb::handle ids, int framework) {
   const auto to = static_cast<Framework>(framework);
   const Array in = read(ids, kOp, "ids", to);
-  return give(run(self, [&](LanguageModel& model) { return model.forward(in.tensor); }), to);
+  const DType dtype = in.tensor.dtype();
+  const bool narrow = dtype == DType::i32 || dtype == DType::i8 || dtype == DType::u8;  // as an embedding takes them
+  const Tensor whole = narrow ? in.tensor.to(DType::i64) : in.tensor;
+  return give(run(self, [&](LanguageModel& model) { return model.forward(whole); }), to);
 }
 
 // The mean over the tokens after the first.

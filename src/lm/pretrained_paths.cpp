@@ -10,7 +10,6 @@
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
 #include "io/safetensors_file.hpp"
-#include "kernels/targets.hpp"
 #include "lm/gguf_model.hpp"
 #include "lm/stored_tensors.hpp"
 
@@ -127,9 +126,8 @@ PretrainedFiles open_pretrained(const fs::path& path) {
   return alone ? open_file(weights) : open_folder(path);
 }
 
-std::optional<DType> usual_weights(const fs::path& path, Precision precision) {
-  const bool tiles = precision != Precision::highest && std::string_view(kernels::active().isa) == "amx";
-  return io::is_gguf(path) && !tiles ? std::nullopt : std::optional(DType::f32);
+std::optional<DType> usual_weights(const fs::path& path) {
+  return io::is_gguf(path) ? std::nullopt : std::optional(DType::f32);
 }
 
 }  // namespace attn

@@ -4,7 +4,6 @@
 #include "attn/pretrained.hpp"
 #include "attn/tokenizer.hpp"
 #include "command/command.hpp"
-#include "kernels/targets.hpp"
 
 namespace attn::test {
 namespace {
@@ -113,9 +112,8 @@ TEST_F(Generate, KeepsWeightsInEightBits) {
 TEST_F(Generate, KeepsTheWeightsOfAGgufFile) {
   const std::string line = "attn generate --json --ids 1,2 --tokens 2 --model ";
   const std::string gguf = line + (kModels / "gguf/llama.gguf").string();
-  const bool tiles = std::string_view(kernels::active().isa) == "amx";
   EXPECT_EQ(json::parse(out_of(gguf))["weights"], "file");
-  EXPECT_EQ(json::parse(out_of(gguf + " --precision medium"))["weights"], tiles ? "float32" : "file");
+  EXPECT_EQ(json::parse(out_of(gguf + " --precision medium"))["weights"], "file");
   EXPECT_EQ(json::parse(out_of(line + (kModels / "llama").string()))["weights"], "float32");
 }
 

@@ -190,7 +190,7 @@ Task prepared(GenerateFlags& flags, bool has_ranks) {
   Task task;
   const Precision precision = parse_precision(flags.precision);
   if (flags.weights.empty()) {
-    const auto usual = usual_weights(flags.model, precision);
+    const auto usual = usual_weights(flags.model);
     flags.weights = usual ? name(*usual) : "file";
   }
   task.model = load_text_model(flags.model, dtype_named(flags.weights), precision);
@@ -347,7 +347,7 @@ void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
           "--weights DTYPE", flags.weights,
           "Keep the weights as the file has them, quantised ones in its blocks (the least memory, and nothing is "
           "rounded), in float32, or rounded to bfloat16 or int8.")
-      .default_is("file for GGUF, but on AMX at lower precisions; else float32")
+      .default_is("file for GGUF, else float32")
       .one_of({"file", "float32", "bfloat16", "int8", "f32", "bf16", "i8"});
   verb.add_option("--cache DTYPE", flags.cache, "Keep the keys and values of the text so far in this dtype.")
       .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"});
