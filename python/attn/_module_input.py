@@ -6,11 +6,24 @@ from attn import modules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from typing import Any, NoReturn
 
 
 def refuse(op: str, expected: str, found: str, hint: str = "") -> NoReturn:
     raise ValueError(f"[{op}] expected {expected}; found {found}" + (f"; {hint}" if hint else ""))
+
+
+def path_name(op: str, path: str | os.PathLike[str]) -> str:
+    """A path's name as the library takes it, which would end at a null character."""
+    import os
+
+    name = os.fsdecode(path)
+    if "\0" in name:
+        refuse(op, "a path without a null character", repr(name))
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        refuse(op, "a path in UTF-8", ascii(name))
+    return name
 
 
 def is_model(what: Any) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from attn import _attn
-from attn._module_input import refuse
+from attn._module_input import path_name, refuse
 from attn.language_models import _listed
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from typing import Any
 
@@ -35,7 +34,7 @@ class Encoder:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._encoder = _attn.Encoder(os.fsdecode(folder))
+        self._encoder = _attn.Encoder(path_name("Encoder", folder))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with the special tokens that the tokenizer puts around it."""

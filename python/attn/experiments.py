@@ -6,7 +6,7 @@ import os
 
 from attn import _attn
 from attn._arguments import integer, listed
-from attn._module_input import refuse
+from attn._module_input import path_name, refuse
 from attn.encoders import Encoder
 from attn.language_models import LanguageModel, _listed, load
 
@@ -29,7 +29,7 @@ def _subject(model: Any) -> Any:
     if isinstance(model, Encoder):
         return model._encoder
     if isinstance(model, (str, os.PathLike)):
-        path = os.fsdecode(model)
+        path = path_name("experiment", model)
         return Encoder(path)._encoder if _attn.is_encoder(path) else load(path, weights="float32")._model
     if not hasattr(model, "save_pretrained"):
         raise TypeError(

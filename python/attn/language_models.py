@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from attn import _attn
 from attn._arguments import DLPACK, NUMPY, dtype_name, framework, int64, integer, take
-from attn._module_input import refuse
+from attn._module_input import path_name, refuse
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
     from typing import Any
 
@@ -325,7 +324,7 @@ def load(
         ValueError: a family or a part that is not supported, or tensors that are not the config's. Of BERT and models of
             its kind, attn.Encoder reads the files.
     """
-    place, words = os.fsdecode(path), "" if tokenizer is None else os.fsdecode(tokenizer)
+    place, words = path_name("load", path), "" if tokenizer is None else path_name("load", tokenizer)
     return LanguageModel(_attn.load(place, dtype_name(weights), precision, words), place)
 
 
@@ -337,4 +336,4 @@ def kept_models(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     Args:
         path: what --out named: a .safetensors file, or a folder.
     """
-    return _attn.kept_models(os.fspath(path))
+    return _attn.kept_models(path_name("kept_models", path))

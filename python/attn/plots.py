@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attn import _attn
 from attn._arguments import integer
-from attn._module_input import module_and_input, refuse
+from attn._module_input import module_and_input, path_name, refuse
 from attn._pictures import steps_of, words_of
 from attn.reports import Drawn, save_whole
 
@@ -33,16 +33,15 @@ class Figure(Drawn):
             path: a PNG needs librsvg on this system, and the error says so where it is missing.
             dpi: pixels an inch of a PNG, from 24 to 1200. Default: 192. It is refused for other files.
         """
-        import os
-
-        if os.fspath(path).endswith(".png"):
+        name = path_name("plot", path)
+        if name.lower().endswith(".png"):
             return save_whole(path, _attn.png(self._text, 192 if dpi is None else dpi))
         if dpi is not None:
-            refuse("plot", "dpi for a path that ends in .png", repr(os.fspath(path)))
-        if os.fspath(path).endswith(".html"):
+            refuse("plot", "dpi for a path that ends in .png", repr(name))
+        if name.lower().endswith(".html"):
             return save_whole(path, _attn.figure_page(self._text))
-        if not os.fspath(path).endswith(".svg"):
-            refuse("plot", "a path that ends in .svg, .png or .html", repr(os.fspath(path)))
+        if not name.lower().endswith(".svg"):
+            refuse("plot", "a path that ends in .svg, .png or .html", repr(name))
         save_whole(path, self._text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attn import _attn
 from attn._arguments import flag, integer
-from attn._module_input import module_and_input, refuse
+from attn._module_input import module_and_input, path_name, refuse
 from attn._pictures import read_by, steps_of, words_of
 from attn.encoders import Encoder
 from attn.language_models import LanguageModel
@@ -48,9 +48,7 @@ class Report(Drawn):
 
 def save_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """A file is written whole or not at all; links are followed, and a pipe or a device is written to."""
-    import os
-
-    name = os.fsdecode(path)
+    name = path_name("save", path)
     _attn.save("./-" if name == "-" else name, content.encode() if isinstance(content, str) else content)
 
 

@@ -53,6 +53,7 @@ def test_a_folder_is_transformers(family):
     assert np.abs(model(ids[0].tolist()) - wanted[0]).max() <= most
     given = model(torch.tensor(ids))
     assert isinstance(given, torch.Tensor) and np.array_equal(given.numpy(), found)
+    assert torch.equal(model(torch.tensor(ids, dtype=torch.int32)), given)
     loss = torch.nn.functional.cross_entropy(torch.tensor(wanted[1, :-1]), torch.tensor(ids[1, 1:])).item()
     assert model.loss(ids[1]) == pytest.approx(loss, abs=1e-5)
     prompt = torch.tensor(ids[:1, :5])
