@@ -112,10 +112,11 @@ std::vector<Found> parse(const std::string& mask) {
   std::vector<Found> parts;
   for (const std::string& word : split(mask, '+')) {
     const auto found = find(word);
-    if (!found) {
+    const bool twice = found && std::ranges::find(parts, found->part, &Found::part) != parts.end();
+    if (!found || twice || (found->part->name == "none" && mask != "none")) {
       throw Error(Error::Kind::data, "mask",
                   "none, or causal, causal-br, window=N, lengths, keep, bias, blocks=P, alibi, relative, score, sinks, "
-                  "softcap=C, dropout=P, dropout-keep=P, joined by +",
+                  "softcap=C, dropout=P, dropout-keep=P, each once, joined by +",
                   mask);
     }
     parts.push_back(*found);
