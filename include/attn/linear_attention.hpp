@@ -31,7 +31,8 @@ struct LinearAttentionOptions {
   std::optional<double> scale = {};  // default 1/sqrt(d_k)
   HeadMap heads = HeadMap::grouped;
   // The logarithm of what a state keeps, for each token: (b, hv, t), or (b, hv, t, d_k) for each row of the state. Not
-  // above 0 in any of the models above, though nothing refuses it; -inf forgets all. Default: 0, nothing is forgotten.
+  // above 0 in any of the models above, though nothing refuses it; -inf forgets all. What several tokens keep is
+  // multiplied before it meets the state, and less than 2^-126 is nothing. Default: 0, nothing is forgotten.
   Tensor decay = {};
   Tensor beta = {};           // (b, hv, t), the delta rule's write strength; default 1
   Tensor initial_state = {};  // (n, hv, d_k, d_v), n states, as the result's; default zeros
@@ -55,8 +56,9 @@ struct LinearAttentionResult {
 // A sequence's bits do not depend on threads or on what else is in the batch. A text in pieces, each but the last of an
 // even number of tokens and each with the state of the one before, has the bits of the whole. On AMX, bfloat16 without
 // a decay by channel goes by chunks of 32 tokens: such pieces have the bits of the whole where each but the last has a
-// multiple of 32 and the last at least 16, and others are within float32's rounding of it. Infinities and NaN reach
-// what follows them in their own head and sequence, and nothing else. Nothing is clamped: keys that are not normalised
+// multiple of 32 and the last at least 16, and others are within float32's rounding of it; numbers of a state below
+// 2^-102 lose bits there (attn/precision.hpp). Infinities and NaN reach what follows them in their own head and
+// sequence, and nothing else. Nothing is clamped: keys that are not normalised
 // can make the delta rule's state grow past float32's range.
 // Throws Error for shapes, dtypes or options that do not fit.
 LinearAttentionResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
