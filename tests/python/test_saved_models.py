@@ -44,7 +44,8 @@ def logits(folder, ids):
 
 
 def beside(found, wanted):
-    assert (found - wanted).abs().max() <= 2e-5 * wanted.abs().max()
+    """For float32's roundoff: the deepest model's golden logits are 2.6e-5 from float64's, another processor's 1.2e-5."""
+    assert (found - wanted).abs().max() <= 1e-4 * wanted.abs().max()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
