@@ -27,6 +27,7 @@ struct LiveModel {
   std::string config;                       // config.json's text; empty where the weights have it
   std::string tokenizer, tokenizer_config;  // tokenizer.json's; empty where a token is a byte, or GGUF has it
   bool in_bytes = false;                    // the weights are as those of a step may be
+  std::vector<std::int64_t> ids;            // which were read, with which the page begins; empty: those of the title
   std::vector<Kept> kept;                   // in the order of their steps
   bool kept_in_bytes = false;
 };

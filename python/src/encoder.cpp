@@ -63,7 +63,7 @@ nb::str page(TextEncoder& self, const Ids& ids, nb::handle tokens, nb::handle ke
   return python_text(without_gil([&] {
     const std::lock_guard lock(self.mutex);
     const NoGrad no_grad;
-    if (live) make_live(options, self.folder(), "", false);
+    if (live) make_live(options, self.folder(), "", false), options.live->ids = ids;
     ReportWriter writer(options, std::ssize(self.model.config().model.layers));
     read_layers(self.model, tensor_of(ids), {},
                 [&](std::size_t i, const Trace& steps) { writer.add(steps, static_cast<std::int64_t>(i) + 1); });

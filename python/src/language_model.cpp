@@ -117,7 +117,7 @@ nb::str page(TextModel& self, const Ids& ids, nb::handle tokens, nb::handle key_
              nb::handle layer, nb::handle head, bool live, bool checkpoints) {
   ReportOptions options = page_options(tokens, key_tokens, title, layer, head);
   return python_text(run(self, [&](LanguageModel& model) {
-    if (live) make_live(options, self.path, self.given(), checkpoints);
+    if (live) make_live(options, self.path, self.given(), checkpoints), options.live->ids = ids;
     return page_of(model, ids, options);
   }));
 }

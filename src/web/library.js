@@ -68,9 +68,13 @@ class Library {
     const held = [], stack = this.exports.__stack_pointer.value;
     const keep = (bytes) => { const at = this.exports.attn_new(Math.max(bytes.length, 1)) >>> 0; held.push(at); new Uint8Array(this.memory.buffer, at).set(bytes); return at; };
     const given = (value) => {
+      const ids = Array.isArray(value) ? Int32Array.from(value) : undefined;
+      const wrong = ids && value.find((id, i) => id !== ids[i]);
+      expect(wrong === undefined, "ids of at most 32 bits", wrong);
+      expect(typeof value !== "string" || !value.includes("\0"), "a text without the character U+0000", "one with it");
       if (typeof value === "string") return keep(new TextEncoder().encode(`${value}\0`));
       if (value instanceof Uint8Array) return [keep(value), value.length];
-      if (Array.isArray(value)) return [keep(new Uint8Array(Int32Array.from(value).buffer)), value.length];
+      if (ids) return [keep(new Uint8Array(ids.buffer)), ids.length];
       return ArrayBuffer.isView(value) ? keep(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)) : value;
     };
     try {

@@ -1,6 +1,6 @@
 // A page's worker: it opens what the page hands it, and answers each request with all that follows from a text. Of
 // requests that have come meanwhile the latest is answered, and the others are passed over.
-let code, opened, waiting;
+let code, opened, waiting, chosen;
 const atOnce = 2e8;  // tokens times weights of passes that take a tenth of a second
 const mostScores = 2 ** 24;  // of a pass, all of which the page keeps, with the steps around them
 
@@ -62,7 +62,8 @@ async function openFiles(files) {
 // The weights that a run has kept take the place of the model's, or its own again.
 function hold(model, at) {
   if (model.at === at) return;
-  const bytes = at === undefined ? model.weights : model.kept[at];
+  const bytes = at === undefined ? model.weights : model.kept?.[at];
+  expect(bytes, "a step of the model’s own training", `place ${at}`);
   model.library.openModel(model.keptInBytes && at !== undefined ? widened(bytes) : bytes, model.config, model.gguf ? 3 : 0);
   Object.assign(model, { at, plain: undefined });
 }
@@ -115,9 +116,12 @@ async function start({ engine, model, kept, keptInBytes }) {
   postMessage({ opened: opened.size, code });
 }
 
-// Another model takes the place of the one that is open once it has read the text.
+// Another model takes the place of the one that is open once it has read the text; of several the last one chosen.
 async function openOwn(asked) {
-  const { name, left, ...model } = await openFiles(asked.files), [said, numbers] = answer(model, asked);
+  chosen = asked.number;
+  const { name, left, ...model } = await openFiles(asked.files);
+  if (asked.number !== chosen) return;
+  const [said, numbers] = answer(model, asked);
   opened = model;
   postMessage({ ...said, file: { ...model.size, name, left } }, numbers);
 }

@@ -151,6 +151,12 @@ LiveModel live_to_hold(const Flags& flags, bool whole) {
   return held;
 }
 
+// A page hands texts to the library with a zero at their end.
+void require_no_nul(const std::string& text, std::string_view nul) {
+  if (text.find(nul) != std::string::npos)
+    refuse("--text", "a text without the character U+0000 beside --live", "one with it");
+}
+
 // A layer's steps are in memory until the page has what it holds of them.
 std::string model_page(const Verb& verb, const Flags& flags) {
   const ReadText text = open_text(verb, flags.pictures);
@@ -173,7 +179,11 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   }
   options.repeated_ids = read_twice(*text.model, text.ids);
   if (flags.live) options.live = live_to_hold(flags, chosen.empty());
-  if (flags.live) options.title = text.text;
+  if (flags.live) {
+    require_no_nul(text.text, std::string_view("\0", 1));
+    options.title = text.text;
+    options.live->ids = text.ids;
+  }
   if (flags.live && options.live->in_bytes) options.notes.emplace_back(kInBytes);
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
   require_index("--layer", flags.layer, layers);
@@ -208,6 +218,7 @@ void require_computable(const Pictures& pictures, const std::string& title) {
   };
   if (!pictures.job) wrong("a module or --model FILE", "steps that were saved");
   if (!title.empty()) wrong("the text as the title", "--title");
+  for (const std::string& word : pictures.tokens) require_no_nul(word, "\\u0000");  // as it is escaped in them
   const Job& job = *pictures.job;
   if (job.x.tensor.rank() == 3 && job.x.tensor.size(0) > 1) wrong("one text", "a batch");
   if (job.flags.train && job.flags.dropout > 0 && has_weights(job.flags.module) && !job.seeded) {

@@ -117,7 +117,13 @@ std::string live_parts(const LiveModel& model) {
   json.name("inBytes").boolean(model.in_bytes).name("keptInBytes").boolean(model.kept_in_bytes).name("kept").array();
   for (const LiveModel::Kept& kept : model.kept)
     json.object().name("step").number(kept.step).name("weights").text(as_base64(kept.weights)).end();
-  json.end().end();
+  json.end();
+  if (!model.ids.empty()) {
+    json.name("ids").array();
+    for (const std::int64_t id : model.ids) json.number(id);
+    json.end();
+  }
+  json.end();
   return engine + "<script type=\"text/plain\" id=\"worker\">" + std::string(page_worker()) +
          "</script>\n<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
 }

@@ -4,7 +4,7 @@
 const asMade = (text) => ({ text, source: "", ids: undefined, edits: [], options: {}, weights: [] });
 const live = {
   now: asMade(report.title), past: [], asked: 0, shown: 0, labels: [], notice: "", isModule: !byId("model"),
-  mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
+  sampling: [1, 0, 1], mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
 };
 
 // ---- the answer takes the place of what was recorded ---------------------------------------------------------------
@@ -47,10 +47,10 @@ function ask(change = {}, kind, more) {
   live.now = { ...live.now, ...change };
   live.asked++;
   share();
-  return live.isModule ? moduleAnswer() : askModel(more);
+  return live.code && (live.isModule ? moduleAnswer() : askModel(more));
 }
 function askModel(more) {
-  const { source: other, ...now } = live.now, [temperature, topK, topP] = samplers.map(([id]) => Number(byId(id).value));
+  const { source: other, ...now } = live.now, [temperature, topK, topP] = live.sampling;
   live.worker.postMessage({ number: live.asked, ...now, block: state.block, other, pooling: byId("live-pooling").value, ...more,
     sampling: { temperature, topK, topP, most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
@@ -71,7 +71,7 @@ function showFields() {
 const headsOff = () => live.now.edits.filter(({ step }) => !step);
 const typed = (text) => ask({ text, ids: undefined, edits: headsOff() }, "typed");
 // The text goes on with a token: the one that was drawn, or one that was chosen. Its text may not be all of a character.
-function proceed({ id, token: text }) {
+function proceed({ id, token: text } = {}) {
   if (id === undefined) return;
   live.drawn = {};
   const ids = [...live.ids, id], edits = headsOff();
@@ -97,13 +97,26 @@ function labelOf({ layer, head, step, row, column, value, from }) {
   if (!step) return `layer ${layer + 1}, head ${head + 1} off`;
   const b = live.labels.findIndex((label) => label && step.startsWith(`${label}.`)), own = /^heads\.(\d+)\./.exec(step)?.[1] ?? head;
   const where = named(b >= 0 && layerName(b), own !== undefined && `head ${Number(own) + 1}`);
-  if (from || value === "-inf") return `${named(where)}: key ${column + 1} of query ${row + 1} ${from ? "seen" : "masked"}`;
-  return `${named(step.split(".").at(-1), where)} at ${row + 1}, ${column + 1} = ${value}`;
+  const name = step.split(".").at(-1), ofScores = blocks[Math.max(b, 0)].step(name)?.kind === "scores";
+  const become = from ? "seen" : ofScores && value === "-inf" && "masked";
+  if (become) return `${named(where)}: key ${column + 1} of query ${row + 1} ${become}`;
+  return `${named(name, where)} at ${row + 1}, ${column + 1} = ${value}`;
 }
-const numberOf = (text) => (/^\s*[-−](inf|∞)/.test(text) ? "-inf" : text.trim() === "" ? NaN : Number(text.replace("−", "-")));
+const isNumber = (x) => Number.isFinite(x) && Math.abs(x) <= 1e38;  // The library takes no larger ones.
+const numberOf = (text) => (/^\s*[-−](inf|∞)\s*$/.test(text) ? "-inf"
+  : [text.trim() && Number(text.replace("−", "-"))].find(isNumber));
+// A field whose number is handed on, undefined where it is empty. Others are refused, not cut to what is taken.
+function numberField(label, id, { min = -1e38, max = 1e38, ...more }, take) {
+  const whole = more.step === 1, most = whole ? 2 ** 31 - 1 : max, kind = whole ? "whole number" : "number";
+  return field(label, input(id, "number", { min, max: most, ...more, oninput: ({ target: { value } }) => {
+    const x = Number(value), empty = value === "", fits = x >= min && x <= most && !(whole && x % 1);
+    if (empty ? !more.required : fits) return take(empty ? undefined : x);
+    return said(`[${label}] expected a ${kind} from ${min} to ${most}; found ${value || "none"}`);
+  } }));
+}
 function numberSet(text) {
   const value = numberOf(text), step = currentStep();
-  if (value !== "-inf" && !Number.isFinite(value)) return said("A number is needed, or -inf.");
+  if (value === undefined) return said("A number is needed, from -1e38 to 1e38, or -inf.");
   edited({ ...placeOf(step), value });
 }
 // Hides the selected key from the selected query, in the scores that softmax takes, or lets it be seen again.
@@ -149,14 +162,17 @@ function reset() {
 }
 
 // ---- a model ---------------------------------------------------------------------------------------------------------
-const samplers = [["temperature", { min: 0, max: 5, step: 0.1, value: 1 }], ["top-k", { min: 0, step: 1, value: 0 }], ["top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }]];
+const samplers = [["temperature", { min: 0, max: 5, step: 0.1 }], ["top-k", { min: 0, step: 1 }],
+  ["top-p", { min: 0.01, max: 1, step: 0.01 }]];
+const sampled = (i) => (x) => { live.sampling[i] = x; ask(); };
 
 function modelPanel() {
   const files = input("live-files", "file", { multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
   const pooling = choice({ id: "live-pooling", onchange: () => ask() }, [["mean", "the mean of all tokens"], ["first", "the first token"]]);
   livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet writes" }), element("div", { id: "live-next", class: "controls writes", role: "group", "aria-label": "The next tokens and their chances" }),
     element("div", { class: "controls writes" }, button("live-one", "Continue by one", () => proceed(live.drawn)), button("live-on", "Continue", toggled),
-      samplers.map(([id, attributes]) => field(id, input(id, "number", { ...attributes, oninput: () => ask() })))),
+      samplers.map(([id, more], i) =>
+        numberField(id, id, { ...more, required: true, value: live.sampling[i] }, sampled(i)))),
     element("div", { class: "encodes" }, liveText("live-source", "A second text, whose vector is compared", "", (event) => ask({ source: event.target.value }, "second")),
       controls(field("a text’s vector is", pooling), element("output", { id: "live-similar" }))),
     controls(button("live-open", "Open your own model", () => files.click()), files));
@@ -205,6 +221,7 @@ function dragged(event) {
 function openOwn(files) {
   const chosen = [...files];
   if (!chosen.length) return;
+  if (!live.code) return said("The page’s own model is not open yet.");
   said(`Opening ${named(...chosen.map(({ name }) => name))} …`);
   live.asked++;
   askModel({ ...asMade(live.now.text || report.title), at: undefined, files: chosen });
@@ -213,7 +230,8 @@ function become({ name, left, bytes, ...size }, { text, blocks: found }) {
   Object.assign(live, { file: name, past: [], base: undefined, steps: [] });
   sized(size);
   byId("live-checkpoints")?.remove();
-  live.now = live.begun = asMade(text);
+  live.begun = asMade(text);
+  live.now = live.shownNow = asMade(live.now.text || text);  // It may have been typed meanwhile.
   byId("live-source").value = "";
   const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
   Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
@@ -227,7 +245,7 @@ function heard({ data }) {
     sized(opened);
     live.code = code;
     addLabs();
-    return restore(address);
+    return begin();
   }
   if (failed) return recordedOnly(failed);
   if (experiment) return showExperiment(data);
@@ -274,8 +292,8 @@ function layersHeard(data) {
 
 function startModel() {
   const part = (id) => byId(id).textContent;
-  live.begun = live.shownNow = live.now;
-  const { weights, kept, keptInBytes, ...model } = JSON.parse(part("model"));
+  const { weights, kept, keptInBytes, ids, ...model } = JSON.parse(part("model"));
+  live.begun = live.shownNow = live.now = { ...live.now, ids };  // The text may not say what was read.
   Object.assign(live, { steps: kept.map(({ step }) => step), keptInBytes, restored: model.inBytes });  // what was recorded is of other weights
   modelPanel();
   showStep();

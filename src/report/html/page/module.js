@@ -27,11 +27,17 @@ function pass(library, x, source, edits = []) {
 function withInputs(words, name) {
   const changed = live.now.edits.filter(({ step }) => step === name);
   if (!words || !changed.length) return words;
-  const values = words.values.slice();
-  for (const { row, column, value } of changed) values[row * words.width + column] = value === "-inf" ? -Infinity : value;
+  const values = words.values.slice(), rows = words.tokens.length, columns = words.width;
+  for (const edit of changed) {
+    const { row, column, value, head } = edit, isThere = row < rows && column < columns;
+    const wanted = `a number inside ${name}, ${rows} × ${columns}`;
+    expect(isThere && head === undefined && value !== undefined, wanted, JSON.stringify(edit));
+    values[row * columns + column] = value === "-inf" ? -Infinity : value;
+  }
   return { ...words, values };
 }
-const editsOfSteps = () => live.now.edits.filter(({ step }) => step !== "inputs" && step !== "source");
+const isOfInputs = ({ step }) => step === "inputs" || (step === "source" && live.given.source);
+const editsOfSteps = () => live.now.edits.filter((edit) => !isOfInputs(edit));
 
 const readText = (text, given) => (text === given.text ? given : { ...live.library.embed(text, given.width), width: given.width });
 
@@ -86,7 +92,7 @@ function weightsPanel() {
   };
   const set = () => {
     const name = list.value, wanted = numberOf(value.value), at = row * parameter(name).shape.at(-1) + column;
-    if (!Number.isFinite(wanted)) return said("A number is needed.");
+    if (!isNumber(wanted)) return said("A number is needed, from -1e38 to 1e38.");
     ask({ weights: [...live.now.weights, { name, at, value: wanted }] });
   };
   draw();
@@ -100,8 +106,8 @@ function optionFields() {
     const { [name]: _, ...others } = live.now.options;
     ask({ options: value === undefined ? others : { ...others, [name]: value } }, `option ${name}`);
   };
-  const option = (name, label, attributes) => field(label, input(`live-${name}`, "number", { step: "any", value: now[name] ?? "", ...attributes,
-    oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) }));
+  const option = (name, label, attributes) => numberField(label, `live-${name}`,
+    { step: "any", value: now[name] ?? "", ...attributes }, (x) => change(name, x));
   return [linear && option("scale", "scale", { placeholder: "1/√d" }), linear && option("softcap", "softcap", { placeholder: "none", min: 0 }),
     linear && mask && option("window", "window", { placeholder: "all", min: 0, step: 1 }),
     mask && check("live-causal", "causal mask", { checked: now.causal, onchange: ({ target }) => change("causal", target.checked) }),
@@ -120,7 +126,7 @@ async function startModule() {
     Object.assign(live, { code, library: new Library(code), drops: new Library(code), ready: true });
     addLabs();
     document.body.dataset.answered = live.asked;
-    restore(address);
+    begin();
   } catch (error) {
     recordedOnly(error.message);
   }

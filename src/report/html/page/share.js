@@ -1,7 +1,7 @@
 // The address of a page that computes: behind the selection it has what differs from the page as it was made, so that
 // whoever opens it sees the same. What it says is looked at before the library is asked, which looks at the rest.
 
-const isCount = (x) => Number.isSafeInteger(x) && x >= 0, isText = (x) => typeof x === "string", isNumber = Number.isFinite;
+const isCount = (x) => Number.isInteger(x) && x >= 0 && x < 2 ** 31, isText = (x) => typeof x === "string";
 // Whether x has the fields of `needed`, perhaps some of `more`, each as its rule says, and no other.
 function fits(x, needed, more = {}) {
   const rules = { ...needed, ...more }, names = x !== null && typeof x === "object" ? Object.keys(x) : [undefined];
@@ -21,10 +21,12 @@ const inAddress = {
 function addressOf({ text, source, ids, ...others }) {
   const { begun, file } = live, found = {};
   if (file) found.model = file;
-  if (!ids && (file || text !== begun.text)) found.text = text;
+  if (!ids && (file || begun.ids || text !== begun.text)) found.text = text;
   if (source !== begun.source) found.source = source;
-  for (const [name, value] of Object.entries({ ...others, ids })) if (isCount(value) || (value && Object.keys(value).length)) found[name] = JSON.stringify(value);
-  return Object.keys(found).length ? `&${new URLSearchParams(found)}` : "";
+  if (ids !== begun.ids) others.ids = ids;
+  for (const [name, value] of Object.entries(others)) if (isCount(value) || (value && Object.keys(value).length)) found[name] = JSON.stringify(value);
+  const written = `&${new URLSearchParams(found)}`;
+  try { return written.slice(1) && readAddress(written) && written; } catch { return ""; }  // The page would refuse it.
 }
 
 // Waits a moment, not to do this at each letter: browsers count how often a page changes its address.
@@ -46,9 +48,17 @@ function readAddress(hash) {
     if (!isRight(change[name])) wrong(what, found.get(name));
   }
   if (change.ids) change.text = undefined;  // it follows from them
+  else if (change.text !== undefined) change.ids = undefined;
   return change;
 }
 
+// What was typed or changed while the page opened stays, beside what its address asks for.
+function begin() {
+  const { now, begun } = live, own = Object.entries(now).filter(([name, value]) => value !== begun[name]);
+  Object.assign(live, { now: begun, past: [] });
+  restore(address);
+  if (own.length) ask(Object.fromEntries(own)), showFields();
+}
 // The first address may say nothing, and then the page is as it was made.
 function restore(hash) {
   const wanted = new URLSearchParams(hash.slice(1)).get("model") ?? undefined, ofModel = (name) => (name === undefined ? "this page’s own" : word(name, 60));
