@@ -250,7 +250,7 @@ TEST_F(SlowBench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window\n"), HasSubstr("window=N"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window=-1\n"), HasSubstr("window=N"));
   for (const char* mask :
-       {"dropout=2", "dropout-keep=2", "blocks=2", "causal+causal", "softcap=1+softcap=2", "none+causal"}) {
+       {"dropout=2", "dropout-keep=2", "blocks=1.5", "causal+causal", "softcap=1+softcap=2", "none+causal"}) {
     const std::string row = "forward 1,1,4,4 f32 " + std::string(mask);
     EXPECT_THAT(complaint("forward 1,1,4,4 f32\n" + row + "\n"),
                 AllOf(HasSubstr("[bad.txt:2]"), HasSubstr("found \"" + row + "\"; [")));

@@ -73,7 +73,7 @@ TEST_F(Draw, AFileOfThatNameIsReadByItsPath) {
 
 TEST_F(Draw, Refuses) {
   for (const char* sizes : {"", "2,", ",2", "2,-1", "2x3", "99999999999999999999", "1,1,1,1,1,1,1,1,1", "2 3", "1.5"}) {
-    refused(std::string("attn draw 'randn:") + sizes + "'", 2, {"[WHAT] expected sizes of at least 0", "randn:4,8,32"});
+    refused(std::string("attn draw 'randn:") + sizes + "'", 2, {"[WHAT] expected up to eight sizes of at least 0", "randn:4,8,32"});
   }
   for (const char* range : {"", ":3", "5:3", "3,3:2", "4,1:2", "0,10:", "0,10", "a,b:2"}) {
     refused(std::string("attn run simple --input 'randint:") + range + "'", 2, {"[--input]", "LOW below HIGH"});

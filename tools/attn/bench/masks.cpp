@@ -56,6 +56,7 @@ struct Part {
   std::string_view name;
   bool takes_value;
   void (*apply)(const With&);
+  bool is_share() const { return name == "blocks" || name.starts_with("dropout"); }
 };
 
 constexpr std::array kMaskParts{
@@ -102,7 +103,7 @@ std::optional<Found> find(const std::string& text) {
   const std::string_view key = std::string_view(text).substr(0, equals);
   const auto* part = std::find_if(kMaskParts.begin(), kMaskParts.end(), [&](const Part& p) { return p.name == key; });
   if (part == kMaskParts.end() || part->takes_value != (equals != std::string::npos)) return {};
-  constexpr double most = 1 << 24;
+  const double most = part->is_share() ? 1 : 1 << 24;
   const auto value = part->takes_value ? number_in<double>(text.substr(equals + 1)) : 0;
   if (!value || !(*value >= 0 && *value <= most)) return {};
   return Found{part, *value};

@@ -21,7 +21,7 @@ constexpr std::size_t kMostDimensions = 8;
   const bool integers = text.starts_with("randint");
   refuse(who,
          integers ? "randint:LOW,HIGH:SIZES with LOW below HIGH, such as randint:0,10:3,2"
-                  : "sizes of at least 0, such as randn:4,8,32",
+                  : "up to eight sizes of at least 0, such as randn:4,8,32",
          text, "a file of that name is written ./" + std::string(text));
 }
 
