@@ -7,7 +7,6 @@ one new folder, in which the folders `examples`, `tests` and `build/smollm2` lie
     ATTN_COMMAND=build/default/attn ATTN_LIBRARY=build/default/src/libattn.a tests/documents/run.py [DOCUMENT...]
 """
 
-import decimal
 import os
 import pathlib
 import re
@@ -20,7 +19,6 @@ from blocks import ROOT, Block, blocks, documents
 COMMAND = pathlib.Path(os.environ["ATTN_COMMAND"]).resolve()
 LIBRARY = pathlib.Path(os.environ["ATTN_LIBRARY"]).resolve()
 SECONDS = 120  # of one block, at most
-NUMBER = re.compile(r"\d+\.\d+")  # its sign must be the same
 
 
 def program(snippet: str) -> str:
@@ -58,24 +56,10 @@ def run(command: list[str], folder: pathlib.Path, environment: dict[str, str]) -
     return wrong if ran.returncode else "", ran.stdout
 
 
-def is_printed(shown: str, lines: list[str]) -> bool:
-    """Is it one of these lines, but for one in the last place of numbers? Instruction sets differ in their roundoff."""
-    if shown in lines:
-        return True
-    numbers = [decimal.Decimal(number) for number in NUMBER.findall(shown)]
-    for line in lines:
-        if NUMBER.sub("", line) != NUMBER.sub("", shown):
-            continue
-        found = [decimal.Decimal(number) for number in NUMBER.findall(line)]
-        if all(abs(a - b) <= decimal.Decimal(1).scaleb(b.as_tuple().exponent) for a, b in zip(found, numbers)):
-            return True
-    return False
-
-
 def not_printed(block: Block, printed: str) -> str:
     """The first line of what a document shows that was not printed, or nothing."""
     lines = [line.rstrip() for line in printed.splitlines()]
-    missing = [line for line in block.text.splitlines() if not is_printed(line.rstrip(), lines)]
+    missing = [line for line in block.text.splitlines() if line.rstrip() not in lines]
     return f"expected the line {missing[0]!r} from the block before; found\n{printed[-1500:]}" if missing else ""
 
 
