@@ -43,9 +43,8 @@ def logits(folder, ids):
         return model.eval()(ids).logits
 
 
-def beside(found, wanted):
-    """For float32's roundoff: the deepest model's golden logits are 2.6e-5 from float64's, another processor's 1.2e-5."""
-    assert (found - wanted).abs().max() <= 1e-4 * wanted.abs().max()
+def beside(found, wanted, most=2e-5):
+    assert (found - wanted).abs().max() <= most * wanted.abs().max()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -63,7 +62,9 @@ def test_a_folder_is_what_it_was(family, tmp_path):
 def test_a_gguf_file_becomes_a_folder(name, tmp_path):
     """Its logits are those of the model that the file was written from."""
     golden = load_file(DATA / "gguf" / f"{name}.safetensors")
-    beside(logits(saved(DATA / "gguf" / f"{name}.gguf", tmp_path), golden["ids"]), golden["logits"])
+    # The deepest model's golden logits are 2.6e-5 of the largest from float64's, and those of another processor 1.2e-5.
+    most = 4e-5 if name == "largest" else 2e-5
+    beside(logits(saved(DATA / "gguf" / f"{name}.gguf", tmp_path), golden["ids"]), golden["logits"], most)
 
 
 def test_the_text_part_of_a_model_that_reads_pictures(tmp_path):
