@@ -65,9 +65,11 @@ void attn_run_module(const float* x, std::size_t tokens, std::size_t width, cons
 const char* attn_steps();
 // Attention's steps of it as a page that is made has them, and what it says of them: {"blocks": [{"label": "h.0.attn",
 // "heads": 4, "causal": true, "scores": […], "steps": [{"name": "queries", "kind": "heads", …, "shape": [4, 16, 8],
-// "at": 65536}, …]}, …], "health": […]}. The numbers stay there until the next call of this one.
+// "at": 65536}, …]}, …]}. The numbers stay there until the next call of this one.
 const char* attn_blocks();
-// Returns where words and contexts of one of these layers lie: {"space": […]}. It takes longer than all the rest.
+// Returns whether these numbers are right: {"health": […]}. It takes as long as the pass.
+const char* attn_checks();
+// Returns where words and contexts of one of these layers lie: {"space": […]}.
 const char* attn_space(int block);
 // Returns what each head does while `count` ids, two at least, are read twice: {"named": 0.4, "layers": [{"kinds":
 // [{"first": 0.1, "previous": 0.8, "same": 0.05, "induction": 0.05}, …]}, …]}. A head has the name of its largest from

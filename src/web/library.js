@@ -102,12 +102,13 @@ class Library {
   }
   run(ids, edits = []) { this.call("run", ids, JSON.stringify(edits)); }
   runModule(x, tokens, width, source = new Float32Array(), sources = 0, edits = []) { this.call("run_module", x, tokens, width, source, sources, JSON.stringify(edits)); }
-  // { blocks, health }, of steps { name, kind, ofKeys, meaning, shape, values }; space() has the rest of a block.
+  // Of steps { name, kind, ofKeys, meaning, shape, values }; checks() and space() take longer, and tell the rest.
   blocks() {
-    const found = this.json("blocks");
-    for (const { steps } of found.blocks) for (const step of steps) step.values = this.floats(step.at, step.shape.reduce((a, b) => a * b, 1));
-    return found;
+    const { blocks } = this.json("blocks");
+    for (const { steps } of blocks) for (const step of steps) step.values = this.floats(step.at, step.shape.reduce((a, b) => a * b, 1));
+    return blocks;
   }
+  checks() { return this.json("checks").health; }
   space(block) { return this.json("space", block).space; }
   lens(ids, edits = []) { return this.json("lens", ids, JSON.stringify(edits)); }
   effects(ids, edits = []) { return this.json("effects", ids, JSON.stringify(edits)); }

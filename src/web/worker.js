@@ -1,6 +1,6 @@
 // A page's worker: it opens what the page hands it, and answers each request with all that follows from a text. Of
 // requests that have come meanwhile the latest is answered, and the others are passed over.
-let code, opened, waiting, chosen;
+let code, opened, waiting, rest, chosen;
 const atOnce = 2e8;  // tokens times weights of passes that take a tenth of a second
 const mostScores = 2 ** 24;  // of a pass, all of which the page keeps, with the steps around them
 
@@ -92,20 +92,31 @@ function answer(model, asked) {
   // An encoder reads a text between tokens that stand at its ends.
   expect(!cut || size.writes, `at most ${size.context} tokens, as this model takes`, read.ids.length);
   if (cut) read = library.decode(read.ids.slice(-size.context));
-  if (edits.length && model.plain !== read.ids.join()) library.run(read.ids), base = library.blocks().blocks;
+  if (edits.length && model.plain !== read.ids.join()) library.run(read.ids), base = library.blocks();
   library.run(read.ids, edits);
   model.plain = read.ids.join();
-  const follows = said(model, asked), { blocks, health } = library.blocks();
-  const shown = blocks[Math.min(block, blocks.length - 1)];
-  shown.space = library.space(blocks.indexOf(shown));
+  const follows = said(model, asked), blocks = library.blocks();
   const numbers = [...blocks, ...base ?? []].flatMap(({ steps }) => steps.map((step) => step.values.buffer));
-  return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, health, ...follows }, numbers];
+  return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, shown: Math.min(block, blocks.length - 1), ...follows }, numbers];
+}
+// What takes long and is not seen first comes behind the answer, once nothing else is asked. A number that was changed
+// does not follow from what was before it: that is no fault, so that nothing is checked.
+function post(model, { number, edits }, [answered, numbers]) {
+  rest = answered.ahead ? undefined : { model, number, edits, at: answered.shown };
+  postMessage(answered, numbers);
+}
+function postRest() {
+  if (waiting || rest?.model !== opened) return;
+  const { number, at, edits, model: { library } } = rest;
+  rest = undefined;
+  postMessage({ number, at, space: library.space(at), health: edits.length ? [] : library.checks() });
 }
 
 function work() {
   const asked = waiting;
   waiting = undefined;
-  try { postMessage(...answer(opened, asked)); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
+  try { post(opened, asked, answer(opened, asked)); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
+  setTimeout(postRest);
 }
 
 async function start({ engine, model, kept, keptInBytes }) {
@@ -121,9 +132,10 @@ async function openOwn(asked) {
   chosen = asked.number;
   const { name, left, ...model } = await openFiles(asked.files);
   if (asked.number !== chosen) return;
-  const [said, numbers] = answer(model, asked);
+  const [answered, numbers] = answer(model, asked);
   opened = model;
-  postMessage({ ...said, file: { ...model.size, name, left } }, numbers);
+  post(model, asked, [{ ...answered, file: { ...model.size, name, left } }, numbers]);
+  setTimeout(postRest);
 }
 
 // Names heads by what they do while the beginning of the text is read twice, as attn report reads it.

@@ -121,7 +121,12 @@ class Page:
             self.browser.read(deadline, name)
 
     def run(self, script):
-        """The value of a JavaScript expression, promises awaited. Not bound by the page's policy."""
+        """The value of a JavaScript expression, promises awaited, once what stands below is drawn, too. Not bound by the
+        page's policy."""
+        self.evaluate("typeof below === 'object' ? below.drawn : undefined")
+        return self.evaluate(script)
+
+    def evaluate(self, script):
         answer = self.send("Runtime.evaluate", {"expression": script, "awaitPromise": True, "returnByValue": True})
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]

@@ -139,6 +139,10 @@ class Page(chromium.Page):
         browser.send("browsingContext.navigate", {"context": self.context, "url": url, "wait": "complete"})
 
     def run(self, script):
+        self.evaluate("typeof below === 'object' ? below.drawn : undefined")
+        return self.evaluate(script)
+
+    def evaluate(self, script):
         found = self.browser.send("script.evaluate", {"expression": script, "awaitPromise": True, "target": {"context": self.context}, "userActivation": True})
         if found["type"] == "exception":
             raise AssertionError(f"{script}: {found['exceptionDetails']['text']}")

@@ -83,20 +83,38 @@ class Live(LivePage):
         self.assertEqual(page.run("report.tokens.join('')"), TEXT + " it.")
         self.assertEqual(page.text("h1"), TEXT + " it.")
         self.compare(page, TEXT + " it.")
+        self.wait(page, "report.health.length > 3")  # behind the answer
         for panel in ("space", "checks"):
             self.assertTrue(page.run(f"document.getElementById('{panel}') !== null"), panel)
         page.run("select({ block: 3 })")
         self.wait(page, "blocks[3].space !== undefined")
         self.assertEqual(page.run("blocks.map((block) => block.space !== undefined)"), [page.run("report.start.layer") == 0, False, False, True])
         self.assertGreater(page.run("document.querySelectorAll('#space circle, #space .word').length"), 0)
-        self.assertTrue(page.run("report.health.length > 3 && report.health.every(({ holds }) => holds)"))
+        self.assertTrue(page.run("report.health.every(({ holds }) => holds)"))
+
+    def test_what_is_seen_first_is_drawn_first(self):
+        page = self.live()
+        seen = ("new Promise((done) => { const was = answerHeard; answerHeard = (data) => { was(data); answerHeard = was;"
+                " const cards = () => document.querySelectorAll('#heads-grid button').length, old = document.getElementById('heads'), first = document.querySelector('#overview');"
+                " requestAnimationFrame(() => { const now = document.getElementById('heads') === old && first.isConnected;"
+                " setTimeout(() => below.drawn.then(() => done([now, document.getElementById('heads') === old, cards()]))); }); }; typed('You may not'); })")
+        self.assertEqual(page.run(seen), [True, False, 12])
+        # What is printed is whole, whether a frame came or not.
+        self.assertTrue(page.run("(drawPanels(), select({ head: 1 }), window.dispatchEvent(new Event('beforeprint')), document.querySelector('#heads-grid .on').dataset.head === '1')"))
+
+    def test_the_rest_of_an_answer_comes_though_the_next_text_is_refused(self):
+        page = self.live()
+        page.run("typed('You may not'); setTimeout(() => ask({ text: 'a' + String.fromCharCode(0) }, 'typed')); 0")
+        self.wait(page, "document.getElementById('live-said').textContent.includes('U+0000')")
+        self.wait(page, "report.health.length > 3 && blocks[state.block].space !== undefined")
+        self.assertEqual(page.text("h1"), "You may not")
 
     def test_two_hundred_keys_and_none_is_dropped(self):
         page = self.live()
         page.run("document.getElementById('live-text').value = ''; document.getElementById('live-text').focus()")
         page.run("live.times = []; const was = live.worker.onmessage; const begun = new Map(); const post = live.worker.postMessage.bind(live.worker); "
                  "live.worker.postMessage = (m) => { begun.set(m.number, performance.now()); post(m); }; "
-                 "live.worker.onmessage = (e) => { was(e); live.times.push(performance.now() - begun.get(e.data.number)); }; 0")
+                 "live.worker.onmessage = (e) => { was(e); if (e.data.blocks) live.times.push(performance.now() - begun.get(e.data.number)); }; 0")
         written = ("the quick brown fox. " * 10)[:200]
         for character in written:
             page.type(character)

@@ -133,6 +133,7 @@ class LiveOwn(LivePage):
         self.assertFalse(page.run("document.getElementById('snippets') !== null"))  # they would be of the other model
         page.click("#edit-none")
         self.settled(page)
+        self.wait(page, "report.health.length > 3")
         self.assertTrue(page.run("document.getElementById('checks') !== null && report.health.every(({ holds }) => holds)"))
 
     def test_the_files_of_a_folder_are_dropped(self):

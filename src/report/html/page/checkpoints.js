@@ -37,6 +37,6 @@ function askNames() {
 function showNames({ named: least, layers, count }) {
   layers.forEach(({ kinds }, b) => { blocks[b].kinds = kinds; });
   Object.assign(report, { repeated: count, named: least });
-  redraw();
+  drawPanels();
   select({});
 }

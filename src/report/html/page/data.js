@@ -55,8 +55,13 @@ class Step {
   }
 }
 
-// 1 where a number is no longer what it was.
-const changedFrom = (before, values) => Uint8Array.from(values, (x, i) => (Object.is(x, before[i]) ? 0 : 1));
+// A byte for each place, 1 where this holds. Uint8Array.from() takes ten times as long.
+function whereThat(count, holds) {
+  const bytes = new Uint8Array(count);
+  for (let i = 0; i < count; i++) bytes[i] = holds(i) ? 1 : 0;
+  return bytes;
+}
+const changedFrom = (before, values) => whereThat(values.length, (i) => !Object.is(values[i], before[i]));
 
 // ---- weights of long inputs: a map of the largest of each f × f cells, and each row's largest exactly ----
 function pool(step) {
@@ -115,12 +120,12 @@ class Block {
     const step = this.step("masked");
     if (!report.exact || !(step || this.causal)) return undefined;
     const { rows, columns } = this.step("weights"), size = rows * columns;
-    return (this.masks ??= [])[head] ??= step ? Uint8Array.from(step.values.subarray(head * size, (head + 1) * size), (x) => (x === -Infinity ? 1 : 0)) : future(rows, columns);
+    return (this.masks ??= [])[head] ??= step ? whereThat(size, (i) => step.values[head * size + i] === -Infinity) : future(rows, columns);
   }
   hides(head, query, key) { return this.masked(head)?.[query * report.keyTokens.length + key] === 1; }
 }
 // 1 where the key comes after the query.
-const future = (rows, columns) => Uint8Array.from({ length: rows * columns }, (_, at) => (at % columns > Math.floor(at / columns) ? 1 : 0));
+const future = (rows, columns) => whereThat(rows * columns, (at) => at % columns > Math.floor(at / columns));
 const blocks = report.blocks.map((block) => new Block(block));
 const openBlock = () => blocks.find((block) => !block.packed);
 

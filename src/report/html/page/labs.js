@@ -90,12 +90,4 @@ function masksPanel(host) {
   fill(host, lead("Above: mask after the softmax and divide again. Below: mask before it."), views, said);
 }
 
-// Once the library is there; what was drawn before stays as it is.
-function addLabs() {
-  for (const one of labs) panel(more, ...one, severalLayers());
-  building = undefined;
-  more.append(...["checks", "snippets"].map(byId).filter(Boolean));
-  select({});
-}
-
-labs.push(["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel]);
+live.labs.push(["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel]);

@@ -3,40 +3,48 @@
 
 const asMade = (text) => ({ text, source: "", ids: undefined, edits: [], options: {}, weights: [] });
 const live = {
-  now: asMade(report.title), past: [], asked: 0, shown: 0, labels: [], notice: "", isModule: !byId("model"),
-  sampling: [1, 0, 1], mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
+  now: asMade(report.title), snippets: report.snippets, past: [], asked: 0, shown: 0, labels: [], notice: "", isModule: !byId("model"),
+  labs: [], sampling: [1, 0, 1], mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
 };
 
 // ---- the answer takes the place of what was recorded ---------------------------------------------------------------
-function renew(block, { steps, space, scores, sinks, causal }, base, off) {
+function renew(block, { steps, space, askSpace, scores, sinks, causal }, base, off) {
   Object.assign(block, { packed: undefined, masks: undefined, scores, sinks, causal, space, askSpace, off });
   block.steps = steps.map(({ shape, values, ...step }) => {
     const before = base?.get(step.name), moved = before !== values && before?.length === values.length;
     return Object.assign(new Step({ ...step, data: { f32: "", shape } }, block), { decoded: values, before: moved ? before : undefined });
   });
 }
-// Where its words lie is computed once, when a layer is selected.
+// Where its words lie is computed once: behind the answer, or when another layer is selected.
 function askSpace() {
   currentBlock().askSpace = undefined;
   live.worker.postMessage({ number: live.shown, space: state.block });
 }
+// The labs compute by the library, too.
+function libraryOpen() {
+  labs.push(...live.labs);
+  renewBelow();
+}
+function restHeard({ at, space, health = report.health }) {
+  blocks[at].space = space;
+  report.health = health;
+  header(byId("about"));
+  renewBelow();
+}
 
 const valuesOf = (found) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
 function showAnswer(answer, base) {
-  // A number that was changed does not follow from what was before it: that is no fault, so that no check is shown.
-  const health = live.now.edits.length ? [] : answer.health;
-  Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health });
-  blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b], headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head)));
+  Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health: answer.health ?? [],
+    snippets: altered() || live.file ? [] : live.snippets });  // code that anyone may run does not have what was changed here
+  blocks.forEach((block, b) => renew(block, { askSpace: b === answer.shown ? undefined : askSpace, ...answer.blocks[b] }, base?.[b], headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head)));
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
   header(byId("about"));
-  redraw();
+  drawPanels();
   select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1), ...live.selected });
   live.selected = undefined;
   showEdits();
 }
-// Code that anyone may run does not have what was changed here.
-const redraw = () => drawPanels(new Set([(altered() || live.file) && "snippets", !report.health.length && "checks"]));
 const altered = ({ edits, at, options, weights } = live.now) => edits.length > 0 || at !== undefined || weights.length > 0 || Object.keys(options).length > 0;
 
 // ---- what is asked ---------------------------------------------------------------------------------------------------
@@ -240,27 +248,23 @@ function become({ name, left, bytes, ...size }, { text, blocks: found }) {
 }
 
 function heard({ data }) {
-  const { number, failed, opened, code, at, space, names, experiment, error } = data, ofShown = number === live.shown;
+  const { number, failed, opened, code, space, names, experiment, error } = data, ofShown = number === live.shown;
   if (opened) {
     sized(opened);
     live.code = code;
-    addLabs();
+    libraryOpen();
     return begin();
   }
   if (failed) return recordedOnly(failed);
   if (experiment) return showExperiment(data);
   if (names) return ofShown && showNames(names);
-  if (space && ofShown) {
-    blocks[at].space = space;
-    redraw();
-    select({});
-  }
+  if (space) return ofShown && restHeard(data);
   if (error) {
     live.ahead = false;
     if (live.going) toggled();
     return refused(error);
   }
-  if (!space) answerHeard(data);
+  answerHeard(data);
 }
 
 function answerHeard(data) {

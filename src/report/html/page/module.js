@@ -49,16 +49,16 @@ function moduleAnswer() {
     setWeights([]);
     open(live.library, {}, ownState(), {});
     pass(live.library, x, other);
-    const base = valuesOf(live.library.blocks().blocks);
+    const base = valuesOf(live.library.blocks());
     setWeights(weights);
     open(live.library);
     pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), editsOfSteps());
-    const answer = live.library.blocks();
-    answer.blocks.forEach((block, b) => { block.space = live.library.space(b); });
+    const blocks = live.library.blocks(), health = live.now.edits.length ? [] : live.library.checks();
+    blocks.forEach((block, b) => { block.space = live.library.space(b); });
     if (config) Object.assign(config, live.config, options, { scale: options.scale ?? live.config.scale });
     report.seed = options.seed ?? live.seed;
     live.shownNow = live.now;
-    showAnswer({ ...answer, text, tokens: x.tokens, keyTokens: other?.tokens }, base);
+    showAnswer({ blocks, health, text, tokens: x.tokens, keyTokens: other?.tokens }, base);
     live.drawWeights?.();
     answered();
   } catch (error) {
@@ -124,7 +124,7 @@ async function startModule() {
   try {
     const code = await compiled(bytesOf(byId("engine").textContent));
     Object.assign(live, { code, library: new Library(code), drops: new Library(code), ready: true });
-    addLabs();
+    libraryOpen();
     document.body.dataset.answered = live.asked;
     begin();
   } catch (error) {

@@ -13,7 +13,7 @@ function outputsOf(values, causal) {
   }
   open(lab(), { training: false, ...(own && { causal }) });
   pass(lab(), { ...wordsOf(stepAt("inputs"), report.tokens), values }, undefined, hidden);
-  const { steps } = lab().blocks().blocks[0], found = ["output", "merged", "context"].map((name) => steps.find((one) => one.name === name)).find(Boolean);
+  const { steps } = lab().blocks()[0], found = ["output", "merged", "context"].map((name) => steps.find((one) => one.name === name)).find(Boolean);
   return rowsOf(found.values, found.values.length / report.tokens.length);
 }
 
@@ -150,4 +150,4 @@ function splitPanel(host) {
     element("p", { class: "note", id: "split-said", "data-apart": String(most) }, most === 0 ? "Queries, keys and values are the same to the last bit." : `They differ by at most ${format(most, 9)}.`));
 }
 
-if (live.isModule) labs.push(["leak", "Lab: does the future leak?", leakPanel], ["dropout", "Lab: dropout, drawn again", dropoutPanel], ["split", "Wrapper and weight split: one computation", splitPanel]);
+if (live.isModule) live.labs.push(["leak", "Lab: does the future leak?", leakPanel], ["dropout", "Lab: dropout, drawn again", dropoutPanel], ["split", "Wrapper and weight split: one computation", splitPanel]);

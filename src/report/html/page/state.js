@@ -2,9 +2,9 @@
 
 const state = { block: Math.max(blocks.indexOf(openBlock()), 0), head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
 const address = location.hash;  // as it was opened
-const listeners = [];
-let building;  // the panel whose listeners are added; what is folded is not drawn
-const onSelection = (draw) => listeners.push({ draw, panel: building });
+const listeners = new Map(["first", "selection", "more"].map((id) => [byId(id), []]));  // of each host's panels
+let building;  // the host and the panel whose listeners are added; what is folded is not drawn
+const onSelection = (draw) => listeners.get(building.host).push({ draw, panel: building.panel });
 
 const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
@@ -50,8 +50,32 @@ function select(change) {
   Object.assign(state, tidied({ ...state, ...change }));
   const hash = hashOf(state), restoreFocus = focusPlace();
   if (location.hash !== hash) history.replaceState(null, "", hash);
-  for (const { draw, panel } of listeners) if (panel?.open !== false) draw();
+  drawHosts(byId("first"), byId("selection"));
+  restoreFocus();
+  drawBelow();
+}
+function drawHosts(...hosts) {
+  for (const { draw, panel } of hosts.flatMap((host) => listeners.get(host))) if (panel?.open !== false) draw();
   renewExports();
+}
+
+// What stands below the map and the steps is drawn behind the frame that shows these, or before it is printed.
+const below = { build: undefined, asked: 0, drawn: Promise.resolve() };
+function drawBelow(build = below.build) {
+  const asked = ++below.asked;
+  below.build = build;
+  below.drawn = new Promise((done) => {
+    const draw = () => done(asked === below.asked && drawnBelow());
+    requestAnimationFrame(() => setTimeout(draw));
+    setTimeout(draw, 100);  // a page that is hidden has no frames
+  });
+}
+function drawnBelow() {
+  below.asked++;
+  const restoreFocus = focusPlace();
+  below.build?.();
+  below.build = undefined;
+  drawHosts(byId("more"));
   restoreFocus();
 }
 
