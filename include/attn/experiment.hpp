@@ -47,6 +47,7 @@ Edit reweigh(HeadAt at, Weights weights);
 // No query of the head, or of all heads of the layer, sees this key. Where none is left to be seen the weights are 0.
 Edit hide(HeadAt at, std::int64_t key, const LanguageModelConfig& config);
 Edit hide(std::int64_t layer, std::int64_t key, const LanguageModelConfig& config);
+Edits hide(std::int64_t key, const LanguageModelConfig& config);  // from all heads of all layers
 
 Edit skip_layer(std::int64_t layer);  // what comes out is what went in
 Edit skip_attention(std::int64_t layer);
@@ -54,6 +55,10 @@ Edit skip_feed_forward(std::int64_t layer);
 // A step by its name in a trace, or one head of it, becomes `value`, or is scaled.
 Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head = {});
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head = {});
+
+// Throws Error (argument) where one of these edits changes nothing, since another takes the place of what it gives: a
+// head that is scaled and switched off, or anything in a layer that is skipped. A pass takes them all the same.
+void refuse_overwritten(const Edits& edits, const LanguageModelConfig& config);
 
 // ---- one pass, by LanguageModel::forward(ids, {.edits = …}) ---------------------------------------
 

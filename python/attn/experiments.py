@@ -47,10 +47,28 @@ def _subject(model: Any) -> Any:
             refuse("experiment", "a model whose weights say all that it computes", f"another forward() of {where}")
     _check_weights(model)
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        if model.config.model_type == "bert":
-            return Encoder(folder)._encoder
-        return load(folder, weights="float32")._model
+        _in_floats(model).save_pretrained(folder)
+        try:
+            if model.config.model_type == "bert":
+                return Encoder(folder)._encoder
+            return load(folder, weights="float32")._model
+        except ValueError as error:  # nobody can look into a folder that is gone
+            raise ValueError(str(error).replace(f'"{folder}/config.json"', "model.config").replace(f"{folder}/", "")) from None
+
+
+def _in_floats(model: Any) -> Any:
+    """The model itself; or, where transformers has read it from a GGUF file, one that does not say so any more: its weights
+    are floats by now, and transformers refuses to write it."""
+    quantizer = getattr(model, "hf_quantizer", None)
+    method = getattr(getattr(quantizer, "quantization_config", None), "quant_method", None)
+    if getattr(method, "value", method) != "gguf":
+        return model
+    import copy
+
+    floats = copy.copy(model)
+    floats.hf_quantizer, floats.config = None, copy.deepcopy(model.config)
+    del floats.config.quantization_config
+    return floats
 
 
 def _check_weights(model: Any) -> None:
@@ -180,6 +198,8 @@ class Experiment:
     def step(self, name: str, change: float | Array, head: int | None = None) -> Experiment:
         """A step, by its name in steps(), is multiplied by a number or replaced by an array; or one head of it."""
         head = None if head is None else integer(head, "experiment", "head")
+        if isinstance(change, bool):
+            refuse("experiment", "a factor, or an array", str(change))
         if getattr(change, "ndim", 0) == 0 and hasattr(change, "__float__"):
             return self._with("step", name, _factor(change), head)
         return self._with("replace", name, change, head)
@@ -361,4 +381,6 @@ def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> 
         refuse("experiment", "a tokenizer beside a Hugging Face model and a text", "none", how)
     subject = _subject(model)
     ids = _encode(subject, tokenizer, text, True)
+    if not ids:
+        refuse("experiment", "a text of at least one token", "none")
     return Experiment(subject, ids, tokenizer, [], text if isinstance(text, str) else None)

@@ -73,7 +73,7 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
     return edits.push_back(replace_step(text(1), read(edit[2], kOp, "a step's value").tensor.clone(), head));
   }
   if (kind == "hide") {
-    for (std::int64_t l = 0; l < std::ssize(config.layers); ++l) edits.push_back(hide(l, number(1), config));
+    for (Edit& one : hide(number(1), config)) edits.push_back(std::move(one));
     return;
   }
   std::vector<HeadAt> kept;  // "keep": by, or contexts, then pairs
@@ -90,6 +90,7 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
 Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
   Edits edits;
   for (const nb::handle edit : list) add_edit(edits, nb::cast<nb::tuple>(edit), config);
+  refuse_overwritten(edits, config);
   return edits;
 }
 

@@ -13,6 +13,7 @@ namespace {
 using experiment::kOp;
 using experiment::mean_rows;
 using Of = Edit::Of;
+using Gives = Edit::Gives;
 
 std::string head_text(HeadAt at) {
   return "head " + std::to_string(at.head) + " of layer " + std::to_string(at.layer) + ", counted from 0";
@@ -77,9 +78,18 @@ Tensor weights_by(decltype(uniform_of_head) of_head, const Tensor& x, Seen seen)
 Tensor uniform(const Tensor& x, const Seen& seen) { return weights_by(uniform_of_head, x, seen); }
 Tensor previous(const Tensor& x, const Seen& seen) { return weights_by(previous_of_head, x, seen); }
 
+Edit giving(Edit::Gives gives, Edit edit) {
+  edit.gives = gives;
+  return edit;
+}
+
 Edit off(HeadAt at, std::optional<std::int64_t> head, By by, const std::string& what) {
-  if (by == By::uniform) return {Of::attention, "weights", at.layer, head, {}, uniform, what + " switched off"};
-  return {Of::attention, "context", at.layer, head, {}, by == By::zero ? zero : mean, what + " switched off"};
+  const bool alike = by == By::uniform;
+  const auto change = alike ? uniform : by == By::zero ? zero : mean;
+  return giving(alike            ? Gives::other
+                : by == By::zero ? Gives::nothing
+                                 : Gives::changed,
+                {Of::attention, alike ? "weights" : "context", at.layer, head, {}, change, what + " switched off"});
 }
 
 Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t key, const LanguageModelConfig& c) {
@@ -115,7 +125,9 @@ Edits all_but(std::span<const HeadAt> heads, const LanguageModelConfig& config, 
     for (std::int64_t head = 0; head < config.heads_of(layer); ++head) {
       const bool kept =
           std::ranges::any_of(heads, [&](const HeadAt& at) { return at.layer == layer && at.head == head; });
-      if (!kept) edits.push_back(off(HeadAt{layer, head}));
+      if (kept) continue;
+      edits.push_back(off(HeadAt{layer, head}));
+      edits.back().everywhere = true;
     }
   }
   if (edits.empty()) throw Error(Error::Kind::argument, kOp, "a head that is not kept", "all heads");
@@ -131,13 +143,19 @@ Edit without_heads_of(std::int64_t layer, By by) {
 
 Edit without(HeadAt at, const Tensor& context) {
   const auto change = [context](const Tensor&, const Seen&) { return context; };
-  return {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " replaced"};
+  return giving(Gives::other, {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " replaced"});
 }
 
 Edit without_heads_of(std::int64_t layer, const Tensor& contexts) {
   const Tensor all = contexts.rank() == 2 ? contexts.unsqueeze(1) : contexts;
   const auto change = [all](const Tensor&, const Seen&) { return all; };
-  return {Of::attention, "context", layer, {}, {}, change, "all heads of layer " + std::to_string(layer) + " replaced"};
+  return giving(Gives::other, {Of::attention,
+                               "context",
+                               layer,
+                               {},
+                               {},
+                               change,
+                               "all heads of layer " + std::to_string(layer) + ", counted from 0, replaced"});
 }
 
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by) {
@@ -164,7 +182,8 @@ Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config) {
 
 Edit reweigh(HeadAt at, Weights weights) {
   const auto change = weights == Weights::uniform ? uniform : weights == Weights::previous ? previous : zero;
-  return {Of::attention, "weights", at.layer, at.head, {}, change, head_text(at) + " given other weights"};
+  return giving(weights == Weights::none ? Gives::nothing : Gives::other,
+                {Of::attention, "weights", at.layer, at.head, {}, change, head_text(at) + " given other weights"});
 }
 
 Edit hide(HeadAt at, std::int64_t key, const LanguageModelConfig& config) {
@@ -174,10 +193,23 @@ Edit hide(std::int64_t layer, std::int64_t key, const LanguageModelConfig& confi
   return hidden(layer, {}, key, config);
 }
 
-Edit skip_layer(std::int64_t layer) { return {Of::block, "output", layer, {}, "inputs", {}, "a layer skipped"}; }
-Edit skip_attention(std::int64_t layer) { return {Of::attention, "added", layer, {}, {}, zero, "attention skipped"}; }
+Edits hide(std::int64_t key, const LanguageModelConfig& config) {
+  Edits edits;
+  for (std::int64_t layer = 0; layer < std::ssize(config.layers); ++layer) {
+    edits.push_back(hide(layer, key, config));
+    edits.back().everywhere = true;
+  }
+  return edits;
+}
+
+Edit skip_layer(std::int64_t layer) {
+  return giving(Gives::other, {Of::block, "output", layer, {}, "inputs", {}, "a layer skipped"});
+}
+Edit skip_attention(std::int64_t layer) {
+  return giving(Gives::nothing, {Of::attention, "added", layer, {}, {}, zero, "attention skipped"});
+}
 Edit skip_feed_forward(std::int64_t layer) {
-  return {Of::feed_forward, "added", layer, {}, {}, zero, "feed-forward skipped"};
+  return giving(Gives::nothing, {Of::feed_forward, "added", layer, {}, {}, zero, "feed-forward skipped"});
 }
 
 Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head) {
@@ -188,7 +220,7 @@ Edit replace_step(std::string step, const Tensor& value, std::optional<std::int6
     }
     return value;
   };
-  return {Of::trace, step, 0, head, {}, change, "replaced"};
+  return giving(Gives::other, {Of::trace, step, 0, head, {}, change, "replaced"});
 }
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head) {
   const auto change = [factor](const Tensor& x, const Seen&) { return scaled(x, factor); };

@@ -8,7 +8,7 @@
 namespace attn {
 
 inline constexpr std::array<io::PassedOver, 9> kConfigPassedOver{
-    {{"_name_or_path name_or_path architectures transformers_version auto_map tokenizer_class _commit_hash "
+    {{"_name_or_path _model_name_or_path name_or_path architectures transformers_version auto_map tokenizer_class _commit_hash "
       "is_llama_config transformers.js_config unsloth_* finetuning_task xla_device",
       "", "who made the file, of what, and for which programs"},
      {"dtype torch_dtype use_bfloat16 initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop "
@@ -21,7 +21,8 @@ inline constexpr std::array<io::PassedOver, 9> kConfigPassedOver{
       "", "what a call of Python returns"},
      {"id2label label2id num_labels _num_labels problem_type classifier_dropout task_specific_params prefix", "",
       "heads for other tasks"},
-     {"bos_token_id pad_token_id sep_token_id decoder_start_token_id", "", "the tokenizer's files say these"},
+     {"bos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id", "",
+      "the tokenizer's files say these"},
      {"max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
       "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
       "bad_words_ids num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values "

@@ -29,6 +29,17 @@ Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
   return step.rank() == 4 ? step.select(1, head) : step;
 }
 
+// Another family's name of a step has its layer and its last word in common with this one's. Asks for the first that has them.
+std::string alike(const std::string& step, const std::vector<std::string>& names) {
+  const std::size_t from = step.find_first_of("0123456789"), dot = step.find('.', from);
+  const auto layer = "." + step.substr(std::min(from, step.size()), dot - from) + ".",
+             last = step.substr(step.rfind('.') + 1);
+  const auto at = std::ranges::find_if(names, [&](const std::string& name) {
+    return name.find(layer) != std::string::npos && name.ends_with("." + last);
+  });
+  return at == names.end() ? std::string() : "did you mean " + *at + "?";
+}
+
 }  // namespace
 
 Seen seen_in(const LanguageModelConfig& config, const Edits& edits, std::int64_t layer,
@@ -101,8 +112,9 @@ void Editor::check() const {
     const std::vector<std::string> names(seen_.begin(), seen_.end());
     const std::string found = e.step + (e.edit.what.empty() ? "" : " (" + e.edit.what + ")");
     if (seen_.contains(e.step)) throw Error(Kind::argument, kOp, kInPass, found);
+    const std::string near = did_you_mean(e.step, names);
     throw Error(Kind::argument, kOp, "a step of this pass, such as " + (names.empty() ? "" : names.front()), found,
-                did_you_mean(e.step, names));
+                near.empty() ? alike(e.step, names) : near);
   }
 }
 

@@ -57,8 +57,12 @@ TEST_F(Refusals, OfEmptyValues) {
 TEST_F(Refusals, OfExperiments) {
   const std::string of = "experiment --model M --text abcd ";
   expect(of + "--weights 1.1=none 1.1=uniform", "[--weights] expected every head once; found 1.1 twice");
-  expect(of + "--without 1 --scale 1.2=3", "[--scale] expected a head that gives something; found 1.2");
-  expect(of + "--keep-only 1.1 --scale 1.2=3", "[--scale] expected a head that gives something; found 1.2");
+  for (const char* words : {"--without 1 --scale 1.2=3", "--keep-only 1.1 --scale 1.2=3", "--without 1.2,1.2",
+                            "--without 1 --weights 1.2=none", "--skip 1 --without 1.2", "--skip 1,1:mlp",
+                            "--skip 1:attention --scale 1.1=2", "--without 1 --step h.0.attn.weights:2=0.5",
+                            "--weights 1.1=previous --step h.0.attn.scores:1=2"}) {
+    expect(of + words, "[experiment] expected edits that all change something");
+  }
   expect(of + "--effects --exact 2 --skip 1", "[--exact] expected all 12 heads beside a change");
   expect(of + "--next --other-text ab --hide 3", "[--hide] expected a token from 1 to 2; found 3");
   expect(of + "--next --other-text ab --without 1 --by text --from bcde", "[--by] expected texts of as many tokens");

@@ -307,6 +307,11 @@ def test_what_is_refused(model):
         (lambda: e.step("model.layers.0.self_atn.context", 0.5).loss(), "did you mean model.layers.0.self_attn.context"),
         (lambda: e.skip(0, "norm"), "attention"),
         (lambda: e.effects(exact=-1), "0 or more"),
+        (lambda: e.step("h.1.attn.context", 0.5).loss(), "did you mean model.layers.1.self_attn.context"),
+        (lambda: e.step("model.layers.0.self_attn.context", True), "a factor"),
+        (lambda: e.without((0, 0)).scale((0, 0), 3).loss(), "edits that all change something"),
+        (lambda: e.skip(1).without((1, 0)).loss(), "context .* in whose place is output"),
+        (lambda: attn.experiment(model, []), "at least one token"),
         (lambda: attn.experiment(model, "a text"), r"a tokenizer beside .* found none; attn.experiment\(model, text, tokenizer\)"),
         (lambda: e.without((0, 0)).scale((1, 1), 2).effects(exact=1), "head 0 of layer 0.* switched off and 1 more"),
     ):
@@ -368,6 +373,18 @@ def test_what_weights_do_not_say_is_refused():
         attn.experiment(model.model, IDS)
     with pytest.raises(ValueError, match="on the device meta"):
         attn.experiment(model.to("meta"), IDS)
+
+
+def test_what_says_nothing_of_the_weights_is_no_matter(tmp_path):
+    transformers.set_seed(0)
+    small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 32}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**small)).eval()
+    loss = attn.experiment(model, IDS).loss()
+    model.config.unk_token_id, model.config._model_name_or_path = 0, "somewhere"
+    assert attn.experiment(model, IDS).loss() == loss
+    model.config.nobody_knows = 3
+    with pytest.raises(ValueError, match="nobody_knows: 3 in model.config"):
+        attn.experiment(model, IDS)
 
 
 def test_the_lens_of_one_token_has_no_losses():

@@ -110,7 +110,17 @@ class ModelPage(ReportTest):
             pages[-1].click("header summary")
         for page in pages:
             self.assertLessEqual(page.run("document.documentElement.scrollHeight"), 4000)
-            self.assertEqual(page.run("document.querySelectorAll('details[open]').length"), 0)
+            self.assertEqual(page.run("document.querySelectorAll('details[open]:not(.layers *)').length"), 0)
+        page = pages[1]  # of many heads each layer folds, and that of the selected head is open
+        opened = "[...document.querySelectorAll('.layers details')].map((one, b) => one.open ? [b, one.querySelectorAll('button').length] : []).flat()"
+        self.assertEqual(page.run(opened), [page.run("state.block"), 9])
+        page.run("select({ block: 3 })")
+        page.run("document.querySelectorAll('.layers summary')[7].click()")
+        page.run("new Promise((done) => setTimeout(done, 50))")
+        self.assertEqual(page.run(opened), [3, 9, 7, 9])
+        page.run("document.querySelector('.layers details:nth-child(8) button').click()")
+        self.assertEqual(page.run("[state.block, state.head]"), [7, 0])
+        self.assertEqual(page.run(opened), [7, 9])
         page = pages[0]
         before = page.run("document.documentElement.scrollHeight")
         order = page.run("[...document.querySelectorAll('.panel')].map((p) => p.id)")

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -100,17 +101,6 @@ Edit switched_off(const Place& at, By by, const Contexts& contexts) {
   return without_heads_of(at.layer, layer);
 }
 
-bool is_off(const EditFlags& flags, const LanguageModelConfig& c, const Place& head) {
-  const auto names = [&](const std::string& heads, const char* flag) {
-    return std::ranges::any_of(split(heads, ','), [&](const std::string& part) {
-      const Place at = place_of(part, flag, c, false);
-      return at.layer == head.layer && at.head.value_or(*head.head) == *head.head;
-    });
-  };
-  if (flags.keep_only) return !names(*flags.keep_only, "--keep-only");
-  return flags.without && names(*flags.without, "--without");
-}
-
 }  // namespace
 
 By by_named(const std::string& name) { return name == "zero" ? By::zero : name == "mean" ? By::mean : By::uniform; }
@@ -162,19 +152,15 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
   for (const std::string& text : flags.scales) {
     const auto [place, factor] = sides(text, "--scale", "1.2=0.5");
     const Place at = place_of(place, "--scale", c, true);
-    if (flags.by == "zero" && is_off(flags, c, at)) {
-      refuse("--scale", "a head that gives something", formatted("{}, which is switched off", place));
-    }
     edits.push_back(scale({at.layer, *at.head}, factor_of(factor, "--scale")));
   }
   std::set<std::pair<std::int64_t, std::int64_t>> reweighed;
   for (const std::string& text : flags.weights) add_weights(edits, text, c, reweighed);
   if (flags.hide > tokens) refuse("--hide", formatted("a token from 1 to {}", tokens), std::to_string(flags.hide));
-  for (std::int64_t l = 0; flags.hide > 0 && l < std::ssize(c.layers); ++l) {
-    edits.push_back(hide(l, flags.hide - 1, c));
-  }
+  if (flags.hide > 0) std::ranges::move(hide(flags.hide - 1, c), std::back_inserter(edits));
   if (flags.skip) add_skips(edits, *flags.skip, c);
   for (const std::string& text : flags.steps) edits.push_back(step_changed(text, c, notes));
+  refuse_overwritten(edits, c);
   return edits;
 }
 

@@ -164,8 +164,8 @@ function exactly(x) {
   return String(digits ? Number(x.toPrecision(digits)) : x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
-// Says in the unit of the page's text what is said of words: a model reads tokens, or bytes.
-const say = (text) => text.replace(/\bword/g, report.unit).replace(/\bWord/g, report.unit[0].toUpperCase() + report.unit.slice(1));
+// Says in the unit of the page's text what is said of words and tokens: a model reads tokens, or bytes.
+const say = (text) => text.replace(/\b(word|token)/g, report.unit).replace(/\bWord/g, report.unit[0].toUpperCase() + report.unit.slice(1));
 // A token as a short label: what cannot be seen is named, outer blanks too; marks of direction do not act.
 function word(token, most = 14) {
   if (token === "") return "∅";

@@ -3,9 +3,9 @@
 // Where heads have names the map's scores come first, of the text that is read twice; the others are of this text.
 const scoreNames = () => ({
   ...(report.repeated ? Object.fromEntries(Object.entries(kindNames).map(([kind, { name }]) => [kind, [name]])) : {}),
-  ...(report.kind?.recurrent ? {} : { entropy: ["entropy", "nats; 0 looks at one key, higher spreads"], distance: ["distance", "tokens, weighted mean of |query − key|"] }),
-  ...(report.repeated ? {} : { first: ["first token", "mean weight on the first key, where attention sinks"], previous: ["previous token", "mean weight on the token just before"] }),
-  diagonal: ["own token", "mean weight on the token itself"],
+  ...(report.kind?.recurrent ? {} : { entropy: ["entropy", "nats; 0 looks at one key, higher spreads"], distance: ["distance", "words, weighted mean of |query − key|"] }),
+  ...(report.repeated ? {} : { first: [say("first word"), "mean weight on the first key, where attention sinks"], previous: [say("previous word"), "mean weight on the word just before"] }),
+  diagonal: [say("own word"), "mean weight on the word itself"],
 });
 const mostHeads = 24;  // that are shown at once; of more those of the selected layer
 const scaleSaid = {
@@ -49,18 +49,33 @@ function headsSvg(heads) {
 
 function headsPanel(host) {
   const heads = allHeads(), titles = scoreNames(), names = Object.keys(titles), few = heads.length <= mostHeads;
-  const grid = element("div", { class: "heads", id: "heads-grid" }), scales = element("div", { class: "controls", id: "heads-controls" }), said = element("span");
+  const grid = element("div", { class: few ? "heads" : "layers", id: "heads-grid" }), scales = element("div", { class: "controls", id: "heads-controls" }), said = element("span");
   const shown = () => heads.filter(({ b }) => few || b === state.block);
-  let drawnFor = "";
+  // Of many heads each layer folds; that of the selected head is open.
+  const layers = few ? [{ cards: grid, of: heads }] : blocks.map((_, b) => {
+    const cards = element("div", { class: "heads" }), folded = element("details", { ontoggle: () => drawOpen() }, element("summary", {}, layerName(b)), cards);
+    return { cards, folded, of: heads.filter((one) => one.b === b) };
+  });
+  if (!few) fill(grid, layers.map(({ folded }) => folded));
+  const drawOpen = () => {
+    const id = named(state.scale, blocks.filter(({ packed }) => !packed).length);
+    for (const layer of layers) {
+      if (layer.drawnFor !== id && layer.folded?.open !== false) fill(layer.cards, layer.of.map(headCard)), layer.drawnFor = id;
+    }
+    markHead(grid.querySelectorAll("button"));
+    return id;
+  };
+  let drawnFor, open;
   onSelection(() => {
-    const id = named(state.scale, blocks.filter(({ packed }) => !packed).length, !few && state.block);
-    if (drawnFor !== id) fill(grid, shown().map(headCard)), fill(scales, scaleChooser("heads-scale"));
+    if (!few && open !== state.block) for (const [b, { folded }] of layers.entries()) folded.open = b === state.block;
+    open = state.block;
+    const id = drawOpen();
+    if (drawnFor !== id) fill(scales, scaleChooser("heads-scale"));
     drawnFor = id;
     said.textContent = scaleSaid[heads.find(({ matrix }) => matrix).scale.kind];
-    markHead(grid.children);
   });
-  fill(host, lead("Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " These are the heads of the selected layer; the table has all."}`), scales, grid,
-    quiet(names.filter((key) => titles[key][1]).map((key) => titles[key].join(": ")).join(". "), `.${report.repeated ? " The others are the map’s." : ""}`),
+  fill(host, lead("Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " Layers fold; the table has all heads."}`), scales, grid,
+    quiet(say(names.filter((key) => titles[key][1]).map((key) => titles[key].join(": ")).join(". ")), `.${report.repeated ? " The others are the map’s." : ""}`),
     exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ matrix }) => matrix)),
       csv: () => [["head", ...names.map((key) => titles[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
 }

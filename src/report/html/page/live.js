@@ -200,10 +200,11 @@ function toggled() {
 const behind = (before, now, show) => (live.now.edits.length ? `${show(before)} → ` : "") + show(now);
 function showNext() {
   if (!live.size.writes) return showSimilar();
-  const { loss, before, tokens } = live.next;
+  const { loss, before, tokens } = live.next, restoreFocus = focusPlace();
   byId("live-loss").textContent = loss === "nan" ? "" : `loss ${behind(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
   fill(byId("live-next"), tokens.filter((one) => one.chance > 0 || one.before > 0).slice(0, 12).map(({ id, token: text, chance, before: was }) =>
     button(null, [word(text), " ", element("span", { class: "number" }, behind(was, chance, percent))], () => proceed({ id, token: text }), { class: "token", "data-id": id })));
+  restoreFocus();
 }
 
 function showSimilar() {

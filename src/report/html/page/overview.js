@@ -48,15 +48,15 @@ function overviewPanel(host) {
   if (!severalLayers() && !report.repeated) return;
   const across = headsAcross(), cells = allHeads().map(mapButton), said = element("p", { class: "quiet told" });
   const row = (b) => namedRow({}, String(layerNumber(b)), cells.filter(({ dataset }) => Number(dataset.block) === b).map((one) => element("td", {}, one)));
-  const map = table({ role: "grid", class: [across > 16 && "many"], "aria-label": "Heads: layers down, heads across" }, null, [element("td"), ...numbers(across)], blocks.map((_, b) => row(b)));
+  const map = table({ role: "grid", class: [across > 16 && "many"], "aria-label": "Heads: layers down, heads across" }, null, [element("td", {}, element("span", { class: "unseen" }, "layer")), ...numbers(across)], blocks.map((_, b) => row(b)));
   roving(map, (down, right) => select({ block: clamp(state.block + down, blocks.length), head: state.head + right }));
-  fill(host, lead("Layers go down and heads across.", report.repeated ? " A head has a name where most of its weight lies on one kind of token." : ""),
+  fill(host, lead("Layers go down and heads across.", report.repeated ? say(" A head has a name where most of its weight lies on one kind of token.") : ""),
     report.repeated > 0 && kindLegend(), element("div", { class: "scroll" }, map), said);
   onSelection(() => {
     markHead(cells);
     for (const one of cells) one.tabIndex = one.classList.contains("on") ? 0 : -1;
     const kinds = currentBlock().kinds?.[state.head];
-    said.textContent = `${headName()}${kinds ? `: ${kindList.map(([kind, { name }]) => `${name} ${kinds[kind].toFixed(2)}`).join(", ")}` : ""}.`.replace("l", "L");
+    said.textContent = `${headName()}${kinds ? `: ${kindList.map(([kind, { name }]) => `${name} ${format(kinds[kind], 2)}`).join(", ")}` : ""}.`.replace("l", "L");
   });
 }
 
@@ -64,8 +64,8 @@ function overviewPanel(host) {
 function namesPanel(host) {
   if (!severalLayers() && !report.repeated) return;
   const named = report.repeated ? kindList : [];
-  fill(host, report.repeated > 0 && element("details", {}, element("summary", {}, "How heads are named"), named.map(([, { name, means }]) => quiet(element("strong", {}, name), `: ${means}.`)),
-    quiet(`The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(report.named, 1)} or more.`)),
+  fill(host, report.repeated > 0 && element("details", {}, element("summary", {}, "How heads are named"), named.map(([, { name, means }]) => quiet(element("strong", {}, name), `: ${say(means)}.`)),
+    quiet(say(`The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(report.named, 1)} or more.`))),
   exports({ name: () => "overview", title: () => "The map of heads", svg: overviewSvg,
     csv: () => [["layer", "head", "name", ...named.map(([, { name }]) => name)], ...allHeads().map(({ b, head, kinds }) => [layerNumber(b), head + 1, kindOf(kinds).kind ?? "", ...named.map(([kind]) => kinds[kind])])] }));
 }
