@@ -38,7 +38,8 @@ Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Contexts& contexts);
 // Multiplies what the head gives by a factor.
 Edit scale(HeadAt at, double factor);
-// The head gives what it gave in another pass of as many tokens, whose context is in `steps`.
+// The head gives what it gave in another pass of as many tokens, whose context is in `steps`. Of the same text it has
+// the bits of that pass where this one is recorded, too: others are computed by the kernels, which round otherwise.
 Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config);
 
 // A head's weights: alike for all keys that a query sees, all on the token before (the first token: on itself), none.
