@@ -112,7 +112,12 @@ class Experiment:
         return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit], self._text)
 
     def _token(self, id: int) -> str:
-        return self._subject.decode([id], False) if self._tokenizer is None else self._tokenizer.decode([id])
+        if self._tokenizer is not None:
+            return self._tokenizer.decode([id])
+        try:
+            return self._subject.decode([id], False)
+        except ValueError:  # a model has more tokens than its tokenizer, where its vocabulary is padded
+            return f"#{id}"
 
     def _id(self, token: int | str) -> int:
         if not isinstance(token, str):

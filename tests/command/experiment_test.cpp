@@ -148,6 +148,45 @@ TEST_F(Experiment, StepsBecomeArrays) {
 }
 
 // All heads of a deep model take long, and a line that is no part of the output says how a first look does not.
+// A vocabulary has more tokens than the tokenizer where it was padded to a round size.
+TEST_F(Experiment, TokensWithoutATextHaveTheirNumbers) {
+  std::filesystem::create_directory(path("few"));
+  const json vocabulary{{"A", 0}, {"B", 1}, {"C", 2}};
+  std::ofstream(path("few/tokenizer.json"))
+      << json{{"model", {{"vocab", vocabulary}, {"merges", json::array()}}}, {"decoder", {{"type", "Fuse"}}}};
+  const std::string of = "attn experiment --model llama --tokenizer few --text ABCCBA ";
+  EXPECT_THAT(out_of(of + "--lens"), HasSubstr("#"));
+  EXPECT_THAT(out_of(of + "--attribution"), HasSubstr("logit of #"));
+  EXPECT_THAT(out_of(of + "--next --count 61"), AllOf(HasSubstr("\n#60"), HasSubstr("\n'C'")));
+  int with_text = 0;
+  const json next = json::parse(out_of(of + "--next --count 61 --json"));
+  for (const json& one : next["next"]) {
+    with_text += one["token"].is_string();
+    EXPECT_EQ(one["token"].is_string(), one["id"].get<int>() < 3);
+  }
+  EXPECT_EQ(with_text, 3);
+}
+
+TEST_F(Experiment, JsonTellsWhatTheNumbersAreOf) {
+  const json of_two = found("--attribution --tokens B C"), of_one = found("--attribution --tokens B");
+  EXPECT_EQ(of_two["token_id"], 1);
+  EXPECT_EQ(of_two["less_id"], 2);
+  EXPECT_TRUE(of_one["less_id"].is_null());
+  EXPECT_EQ(of_one["position"], of_one["ids"].size());
+  EXPECT_TRUE(found("--effects --exact 0")["estimate_error"].is_null());  // nothing was compared
+  EXPECT_TRUE(found("--effects --exact 1")["estimate_error"].is_number());
+}
+
+// Columns are narrow, so that quotes would be all that they show.
+TEST_F(Experiment, ColumnsAreToldApart) {
+  const std::string out = out_of(line("--next --other-text BCD"));
+  std::istringstream lines(out);
+  std::string names;
+  for (int i = 0; i < 3; ++i) std::getline(lines, names);
+  EXPECT_THAT(names, testing::Not(HasSubstr("'"))) << out;
+  EXPECT_THAT(names, testing::ContainsRegex("[A-Za-z0-9]  +[A-Za-z0-9]"));
+}
+
 TEST_F(Experiment, ManyPassesAreAnnounced) {
   std::ofstream(path("t.txt")) << std::string(200, 'a');
   out_of(
@@ -271,8 +310,7 @@ TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   EXPECT_THAT(out_of(line("--effects --exact 8")), Not(HasSubstr("estimate")));
   EXPECT_THAT(drawn("--effects"), HasSubstr("layers"));
   EXPECT_THAT(drawn("--without 1.1"), AllOf(HasSubstr("as it is"), HasSubstr("changed"), HasSubstr("loss")));
-  EXPECT_THAT(drawn("--next --tokens A B"),
-              AllOf(HasSubstr("&#39;A&#39;"), HasSubstr("chance"), Not(HasSubstr("changed"))));
+  EXPECT_THAT(drawn("--next --tokens A B"), AllOf(HasSubstr(">A<"), HasSubstr("chance"), Not(HasSubstr("changed"))));
   EXPECT_THAT(drawn("--next --other-text AB"), AllOf(HasSubstr("the first"), HasSubstr("the other")));
 }
 
@@ -312,7 +350,7 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--next --tokens A B C", "one or two tokens");
   refused("--next --count 2 --tokens A B", "it without --tokens");
   refused("--attribution --tokens AB", "one token each");
-  refused("--patch-from AB --tokens A B", "as many tokens", 3);
+  refused("--patch-from AB --tokens A B", "a text of 9 tokens; found 2");
   refused("--patch-from " + text("other") + " --tokens A", "two tokens");
   refused("--changes", "something that is changed");
   refused("--checkpoints", "attn train --keep-every", 3);

@@ -63,6 +63,11 @@ TEST_F(Refusals, OfExperiments) {
                             "--weights 1.1=previous --step h.0.attn.scores:1=2"}) {
     expect(of + words, "[experiment] expected edits that all change something");
   }
+  for (const char* words : {"--effects --tokens a a", "--attribution --tokens b b", "--next --tokens a a"}) {
+    expect(of + words, "[--tokens] expected two tokens that differ; found one of them twice");
+  }
+  expect(of + "--patch-from abc --tokens a b", "[--patch-from] expected a text of 4 tokens; found 3");
+  expect("experiment --model M", "[--text] expected a text that the model reads; found none");
   expect(of + "--effects --exact 2 --skip 1", "[--exact] expected all 12 heads beside a change");
   expect(of + "--next --other-text ab --hide 3", "[--hide] expected a token from 1 to 2; found 3");
   expect(of + "--next --other-text ab --without 1 --by text --from bcde", "[--by] expected texts of as many tokens");

@@ -126,6 +126,12 @@ TEST_F(Text, IsWalkedThroughByDemo) {
   refused("attn demo ''", 2, {"1 to 16 words; found 0"});
   refused("attn demo 'a b c d e f g h i j k l m n o p q'", 2, {"1 to 16 words; found 17"});
   refused("attn demo a b", 2, {"no further argument"});
+  refused("attn demo \"$(printf '\\377\\376 bad')\"", 2, {"a text in UTF-8; found one in UTF-16"});
+  for (const char* verb : {"demo", "explain delta --text", "explain gated-delta --text", "explain linear --text"}) {
+    const std::string rest = verb == std::string("demo") ? std::string(800, 'a') : "sat because it was tired.";
+    std::istringstream lines(out_of("attn " + std::string(verb) + " 'The cat " + rest + "'"));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << verb << ": " << line;
+  }
 }
 
 }  // namespace

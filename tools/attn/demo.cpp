@@ -18,21 +18,21 @@ namespace {
 
 namespace ref = reference;
 
-constexpr std::uint64_t kSeed = 123, kSeedV2 = 789;  // the notebooks'
-constexpr std::size_t kMostWords = 16;               // whose tables one can still read
+constexpr std::uint64_t kSeed = 123, kSeedV2 = 789;        // the notebooks'
+constexpr std::size_t kMostWords = 16, kLongestWord = 16;  // whose tables one can still read
 
 class Demo {
  public:
   // Shows the six words, or a text. Throws Error (argument) for one of too few or too many words.
   Demo(const Style& style, const std::optional<std::string>& text) : style_(style) {
     if (!text) return;
-    words_ = split_words(*text);
+    words_ = words_in(*text, "attn demo");
     if (words_.empty() || words_.size() > kMostWords) {
       refuse("attn demo", formatted("a text of 1 to {} words", kMostWords), std::to_string(words_.size()),
              "attn report --text TEXT takes longer ones");
     }
     x_ = embed_words(words_, x_.size(1));
-    for (std::string& word : words_) word = escaped(word);
+    for (std::string& word : words_) word = figure::shortened(escaped(word), kLongestWord);
     title_ = escaped(*text);
     second_ = std::min<std::int64_t>(x_.size(0), 2) - 1;
   }

@@ -169,6 +169,7 @@ std::vector<std::int64_t> ids_of(const Reading& reading, const std::vector<std::
     }
     ids.push_back(found.front());
   }
+  if (ids.size() == 2 && ids[0] == ids[1]) refuse("--tokens", "two tokens that differ", "one of them twice");
   return ids;
 }
 
@@ -292,13 +293,18 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
     refuse("--output", "a file beside --json, which goes to standard output", flags.file.path);
   }
   require_one_stream(flags);
+  if (!verb.given("--text") && !verb.given("--text-file")) refuse("--text", "a text that the model reads", "none");
   const char* const text_flag = flags.text_file.empty() ? "--text" : "--text-file";
   const std::string text = flags.text_file.empty()
                                ? flags.text
                                : std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
   const Reading one = reading_of(flags.model, flags.tokenizer, text, text_flag);
   std::optional<Reading> other;
-  if (what == "--patch-from") other = reading_of(flags.model, flags.tokenizer, flags.patch_from, "--patch-from");
+  if (what == "--patch-from") {
+    other = reading_of(flags.model, flags.tokenizer, flags.patch_from, "--patch-from");
+    const std::int64_t count = one.ids.numel(), others = other->ids.numel();
+    if (count != others) refuse("--patch-from", formatted("a text of {} tokens", count), formatted("{}", others));
+  }
   const bool of_text = verb.given("--other-text");
   if (of_text) other = reading_of(flags.model, flags.tokenizer, flags.other_text, "--other-text");
   if (verb.given("--other-model")) {

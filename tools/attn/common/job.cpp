@@ -59,15 +59,9 @@ void use_six_words(Job& job) {
   if (!job.flags.d_out) job.flags.d_out = 2;
 }
 
-// Text behind the byte order mark that some editors write first.
-std::string_view without_mark(std::string_view text) { return text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0); }
-
 // A text's words as rows of as many numbers as the module takes, and the words, safe to show.
 Input words_of(const std::string& text, const char* flag, std::int64_t d_in, std::vector<std::string>& tokens) {
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
-    refuse(flag, "a text in UTF-8", "one in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8");
-  }
-  const std::vector<std::string> words = split_words(without_mark(text));
+  const std::vector<std::string> words = words_in(text, flag);
   if (words.empty()) {
     refuse(flag, "a text with at least one word", "\"" + text + "\"");
   }

@@ -1,7 +1,8 @@
-// The sentence that all notebooks use: six words, each an embedding of three numbers.
+// The sentence that all notebooks use: six words, each an embedding of three numbers; and the words of a text.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/tensor.hpp"
@@ -18,5 +19,10 @@ inline Tensor six_word_embeddings() {
 }
 
 inline std::vector<std::string> six_words() { return {"Your", "journey", "starts", "with", "one", "step"}; }
+
+// Text behind the byte order mark that some editors write first.
+std::string_view without_mark(std::string_view text);
+// Those of a text, behind such a mark. Throws Error (argument) for UTF-16.
+std::vector<std::string> words_in(std::string_view text, const char* flag);
 
 }  // namespace attn::tool

@@ -84,7 +84,8 @@ void tell_next(Found& found, const Reading& one, const Pair& chances, const std:
     const double a = std::exp(chances.before.at({id})), b = two ? std::exp(chances.after.at({id})) : 0;
     table.push_back({one.token(id), std::to_string(id), formatted("{:.4f}", a)});
     if (two) table.back().push_back(formatted("{:.4f}", b));
-    Json entry{{"id", id}, {"token", one.tokenizer->decode(id)}, {"chance", json_number(a)}};
+    Json entry{{"id", id}, {"token", nullptr}, {"chance", json_number(a)}};
+    if (one.has_text(id)) entry["token"] = one.tokenizer->decode(id);
     if (two) entry["chance_changed"] = json_number(b);
     found.json["next"].push_back(entry);
   }
@@ -150,7 +151,7 @@ void draw_next(Found& found, const Reading& one, const Pair& chances, const std:
     return some;
   };
   std::vector<std::string> tokens;
-  for (const Int id : ids) tokens.push_back(one.token(id));
+  for (const Int id : ids) tokens.push_back(one.label(id));
   draw_passes(found, of_each(chances, of), "chance", std::move(tokens));
 }
 

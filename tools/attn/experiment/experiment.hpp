@@ -37,7 +37,10 @@ struct Reading {
   std::vector<std::string> tokens;
 
   LanguageModel& lm() const { return *model->language_model(); }
-  std::string token(std::int64_t id) const;  // "' Paris'"
+  // "' Paris'"; "#50000" of a model's token that its tokenizer does not have: vocabularies are padded.
+  std::string token(std::int64_t id) const;
+  std::string label(std::int64_t id) const;  // "␣Paris", for places of few columns
+  bool has_text(std::int64_t id) const { return id < tokenizer->vocab_size(); }
 };
 
 // Holds an answer: lines to read, the same in JSON, and a matrix or lines to draw, where there are any.

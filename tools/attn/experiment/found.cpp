@@ -43,7 +43,7 @@ void tell_effects(Found& found, const Reading& one, const Effects& effects, cons
   }
   found.lines.emplace_back("Without --exact every head is switched off.");
   found.json["estimates"] = json_values(effects.estimates);
-  found.json["estimate_error"] = json_number(effects.error);
+  found.json["estimate_error"] = exact > 0 ? json_number(effects.error) : Json();  // nothing was compared
 }
 
 // The passes through the whole model to which those of every head, each from its layer on, add up.
@@ -119,8 +119,8 @@ Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, 
   Found found = titled(formatted("{} less {}, their logits: {} in the text, {} in the other", clean.token(tokens.a),
                                  clean.token(tokens.b), signed_text(p.clean), signed_text(p.corrupt)),
                        clean);
-  found.lines = {"1: patching this part of the text into the other gives back all of the difference.",
-                 "0: it gives back none."};
+  found.lines = {"1: this part of the text, patched into the other, gives back the difference.",
+                 "0: it gives back none of it."};
   found.json["other_tokens"] = corrupt.tokens;
   found.json["clean"] = json_number(p.clean), found.json["corrupt"] = json_number(p.corrupt);
   found.json["stream"] = json_values(p.stream), found.json["heads"] = json_values(p.heads);
@@ -150,6 +150,7 @@ Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<In
               {"the model's logit", signed_text(parts.logit)}};
   tell(found, table, "<>");
   found.lines.emplace_back();
+  found.json["token_id"] = a, found.json["less_id"] = b ? Json(*b) : Json(), found.json["position"] = one.ids.numel();
   found.json["heads"] = json_values(parts.heads), found.json["biases"] = json_values(parts.biases);
   found.json["feed_forwards"] = json_values(parts.feed_forwards);
   found.json["embedding"] = json_number(parts.embedding), found.json["bias"] = json_number(parts.bias);

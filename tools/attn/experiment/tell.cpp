@@ -96,7 +96,18 @@ Tensor difference(const Tensor& after, double before) {
   return difference(after, Tensor::full(after.shape(), before, DType::f64));
 }
 
-std::string Reading::token(Int id) const { return in_quotes(tokenizer->decode(id)); }
+std::string Reading::token(Int id) const {
+  return has_text(id) ? in_quotes(tokenizer->decode(id)) : formatted("#{}", id);
+}
+
+std::string Reading::label(Int id) const {
+  if (!has_text(id)) return token(id);
+  std::string text = tokenizer->decode(id);
+  for (const auto& [from, to] : {std::pair{"\n", "⏎"}, std::pair{" ", "␣"}}) {
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) text.replace(at, 1, to);
+  }
+  return escaped(text);
+}
 
 static Json basic(const Reading& reading) {
   Json json;

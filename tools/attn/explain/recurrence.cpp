@@ -52,7 +52,7 @@ std::string Walk::corrected(const Tensor& state, const Row& key, Row& value) {
   std::string out = heading("Recall: what the state holds for this key, Sᵀ · k");
   out += formatted("  recall = {}\n", vector_text(recalled));
   out += heading("Correction: beta · (value - recall)");
-  return out + formatted("  {} · ({} - {})\n  = {}\n", number_text(beta), vector_text(given), vector_text(recalled),
+  return out + formatted("  {} · ({}\n  - {})\n  = {}\n", number_text(beta), vector_text(given), vector_text(recalled),
                          vector_text(value));
 }
 
@@ -84,7 +84,7 @@ std::string Walk::recurrence() {
   state = state_after(n);
   text.append(heading(linear ? "Write: S + k ⊗ value" : "Write: S + k ⊗ correction") + state_text(state));
   if (!linear) {
-    text.append(formatted("  now it recalls {} for k: 1 - beta of what it recalled, and beta of the value {}\n",
+    text.append(formatted("  now it recalls {} for k:\n  1 - beta of what it recalled, and beta of the value\n  {}\n",
                           vector_text(read(state, key)), vector_text(value)));
   }
   Row found = read(state, query);
@@ -102,7 +102,7 @@ std::string Walk::recurrence() {
   text.append(formatted("  Sᵀ · q = {}\n", vector_text(found)));
   for (double& x : found) x *= factor;
   return text + style_.strong(formatted("  context_{} = {}", n, vector_text(found))) +
-         "\nThe same, without a state: these are the effective weights of all earlier tokens.\n";
+         "\nThe same, without a state: these are the effective weights of earlier tokens.\n";
 }
 
 std::string Walk::normalisation() {
