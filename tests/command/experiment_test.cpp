@@ -2,6 +2,7 @@
 
 #include "attn/random.hpp"
 #include "command/command.hpp"
+#include "command/help.hpp"
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -147,7 +148,6 @@ TEST_F(Experiment, StepsBecomeArrays) {
   refused(line(step + "weights:3=previous.npy"), 3, {"attn.weights", "(1, 9, 9)", "(9, 8)"});
 }
 
-// All heads of a deep model take long, and a line that is no part of the output says how a first look does not.
 // A vocabulary has more tokens than the tokenizer where it was padded to a round size.
 TEST_F(Experiment, TokensWithoutATextHaveTheirNumbers) {
   std::filesystem::create_directory(path("few"));
@@ -187,6 +187,57 @@ TEST_F(Experiment, ColumnsAreToldApart) {
   EXPECT_THAT(names, testing::ContainsRegex("[A-Za-z0-9]  +[A-Za-z0-9]"));
 }
 
+// Of words that begin alike, a cell of a few columns shows the same letters.
+TEST_F(Experiment, LongTokensAreToldApart) {
+  json vocabulary{{"A", 0}, {"B", 1}};
+  for (int id = 2; id < 61; ++id) vocabulary["resemble" + std::to_string(id)] = id;
+  std::filesystem::create_directory(path("long"));
+  std::ofstream(path("long/tokenizer.json"))
+      << json{{"model", {{"vocab", vocabulary}, {"merges", json::array()}}}, {"decoder", {{"type", "Fuse"}}}};
+  const std::string of = "attn experiment --model llama --tokenizer long --text ABBA --next ";
+  const auto drawn_in = [](const std::string& out) { return out.substr(0, out.find("\ntoken ")); };
+  const std::string narrow = drawn_in(out_of(of + "--count 12 --without 1.1")), wide = drawn_in(out_of(of));
+  for (const std::string& out : {narrow, wide}) {
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << line;
+    EXPECT_THAT(out, Not(HasSubstr("…"))) << out;
+    EXPECT_THAT(out, testing::ContainsRegex("\nresemble[0-9]+ "));
+  }
+  EXPECT_THAT(narrow, testing::ContainsRegex("as it is +changed"));
+  const std::string letters = out_of("attn experiment --model llama --text ABCDEFGHIJKLMNOPQRSTUVWX");
+  EXPECT_THAT(letters, HasSubstr("B  C  D  E"));
+}
+
+// A title of two long tokens takes two lines.
+TEST_F(Experiment, TitlesFitEightyColumns) {
+  const std::string a(17, 'a'), b(17, 'b');
+  const json vocabulary{{"A", 0}, {"B", 1}, {a, 2}, {b, 3}};
+  std::filesystem::create_directory(path("titles"));
+  const json added{{{"id", 2}, {"content", a}}, {{"id", 3}, {"content", b}}};
+  std::ofstream(path("titles/tokenizer.json")) << json{{"model", {{"vocab", vocabulary}, {"merges", json::array()}}},
+                                                       {"added_tokens", added},
+                                                       {"decoder", {{"type", "Fuse"}}}};
+  std::istringstream lines(
+      out_of("attn experiment --model llama --tokenizer titles --text ABBA --patch-from AABA "
+             "--tokens " +
+             a + ' ' + b));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << line;
+}
+
+TEST_F(Experiment, SaysThatItComparesSomethingWithItself) {
+  std::filesystem::create_symlink("llama", path("linked"));
+  for (const char* same : {"llama", "./llama", "linked"}) {
+    EXPECT_EQ(run(line(std::string("--other-model ") + same)).err,
+              "attn: --other-model is the model itself: nothing differs\n");
+  }
+  std::filesystem::copy(path("llama"), path("copied"));
+  EXPECT_EQ(run(line("--other-model copied")).err, "");
+  EXPECT_EQ(run(line("--next --other-text " + text("ids"))).err,
+            "attn: --other-text is the text itself: nothing differs\n");
+  EXPECT_EQ(run(line("--next --other-text AB")).err, "");
+}
+
+// All heads of a deep model take long, and a line that is no part of the output says how a first look does not.
 TEST_F(Experiment, ManyPassesAreAnnounced) {
   std::ofstream(path("t.txt")) << std::string(200, 'a');
   out_of(

@@ -132,6 +132,12 @@ TEST_F(Text, IsWalkedThroughByDemo) {
     std::istringstream lines(out_of("attn " + std::string(verb) + " 'The cat " + rest + "'"));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << verb << ": " << line;
   }
+  // A long word is cut so far that it stands behind its numbers, of which negative ones are in parentheses.
+  for (const char* module : {"head", "latent"}) {
+    std::istringstream lines(
+        out_of(std::string("attn explain ") + module + " --text '" + std::string(200, 'a') + " is long'"));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << module << ": " << line;
+  }
 }
 
 }  // namespace

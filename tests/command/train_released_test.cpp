@@ -50,6 +50,7 @@ TEST_F(TrainReleased, LearnsAndIsAFolder) {
   EXPECT_EQ(before.parameters().size(), after.parameters().size());
   const auto text = nlohmann::json::parse(
       out_of("attn generate --model tuned --prompt abcdcab --tokens 4 --temperature 0 --json"))["text"];
+  EXPECT_THAT(read(path("tuned/model.svg")), HasSubstr("nats a token"));
   EXPECT_EQ(text, "dcabd");  // the tokens d, c, ab, d: abcd and cabd are the words of the text
 }
 

@@ -44,12 +44,12 @@ TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
   GPT model = load_gpt(path("m.safetensors"));
   EXPECT_EQ(model.config().width, 16);
   EXPECT_EQ(model.config().dropout, 0.1);
-  EXPECT_THAT(read(path("m.svg")), HasSubstr("validation"));
+  EXPECT_THAT(read(path("m.svg")), testing::AllOf(HasSubstr("validation"), HasSubstr("nats a byte")));
   // The same run again, to the bit; plain lines, and a summary.
   const Ran again = run(kRun + "--out n.safetensors");
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("step     60  loss "));
-  EXPECT_THAT(again.out, HasSubstr("validation loss "));
+  EXPECT_THAT(again.out, testing::ContainsRegex("validation loss [0-9.]+ nats a byte at step 60"));
   EXPECT_EQ(result("m"), result("n"));
 }
 

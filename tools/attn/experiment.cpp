@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 
 #include "attn/error.hpp"
 #include "common/choice.hpp"
@@ -11,6 +12,7 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "experiment/measures.hpp"
+#include "experiment/tell.hpp"
 #include "io/file.hpp"
 #include "verbs.hpp"
 
@@ -267,17 +269,33 @@ void require_there_too(const char* flag, const Reading& one, const Reading& othe
   }
 }
 
+// Who compares something with itself by mistake sees differences of 0 and nothing else.
+void note_the_same(const Verb& verb, const ExperimentFlags& flags, std::vector<std::string>& notes) {
+  std::error_code none;
+  if (verb.given("--other-model") && std::filesystem::equivalent(flags.model, flags.other_model, none)) {
+    notes.emplace_back("--other-model is the model itself: nothing differs");
+  }
+  if (verb.given("--other-text") && flags.text_file.empty() && flags.text == flags.other_text) {
+    notes.emplace_back("--other-text is the text itself: nothing differs");
+  }
+}
+
+// Sentences in lines of 80 columns; tables are narrower.
+std::string in_columns(const std::string& line) {
+  return width_of(line) > kColumns ? wrapped(split(line, ' '), kColumns) : line;
+}
+
 std::string in_lines(const Found& found) {
   std::string text;
-  for (const std::string& line : found.lines) text += line + "\n";
+  for (const std::string& line : found.lines) text += in_columns(line) + "\n";
   return text;
 }
 
 void show(const Found& found) {
-  std::string text = found.title + "\n\n";
+  std::string text = in_columns(found.title) + "\n\n";
   if (found.picture.defined()) {
     const Style style = Style::of_stdout();
-    text += figure::terminal_heatmap(found.picture, found.figure, {.columns = text_columns(), .depth = style.depth()});
+    text += picture_in_text(found, {.columns = text_columns(), .depth = style.depth()});
     if (!text.ends_with('\n')) text += "\n";
     if (!found.lines.empty()) text += "\n";
   }
@@ -317,6 +335,7 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const Contexts others = contexts_of(one, verb, flags.edits);
   std::vector<std::string> notes;
   const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others, notes);
+  note_the_same(verb, flags, notes);
   tell_beside(notes);
   if (of_text) require_there_too("--other-text", one, *other, flags.edits, others);
   if (verb.given("--other-model")) require_there_too("--other-model", one, *other, flags.edits, others);
@@ -332,8 +351,7 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const std::string picture =
       found.series.empty() ? figure::heatmap(found.picture, options) : figure::line_chart(found.series, found.axes);
   const bool has_table = !found.lines.empty() || !found.picture.defined();
-  save_figure(flags.file, outputs, picture,
-              has_table ? in_lines(found) : figure::terminal_heatmap(found.picture, found.figure, {.columns = 120}),
+  save_figure(flags.file, outputs, picture, has_table ? in_lines(found) : picture_in_text(found, {.columns = 120}),
               print);
 }
 

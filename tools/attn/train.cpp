@@ -353,7 +353,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   progress.finish();
   if (!files.hold(run)) files.save(*training);
   const bool writes = ranks.size() == 1 && stop.signal == 0 && run.steps_done() > 0;
-  if (ranks.first()) conclude(run, progress, files, flags.json, writes ? sample_of(*training, *tokenizer) : "");
+  if (ranks.first()) conclude(*training, progress, files, flags.json, writes ? sample_of(*training, *tokenizer) : "");
   together(ranks.transport, [&] {
     if (unread) std::rethrow_exception(unread);
   });

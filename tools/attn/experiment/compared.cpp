@@ -122,8 +122,8 @@ Tensor last_chances(const Tensor& logits) { return log_probabilities(logits.sele
 
 // The tokens that have losses: all but the first.
 std::vector<std::string> tokens_with_losses(const Reading& one) {
-  std::vector<std::string> names(one.tokens.begin() + 1, one.tokens.end());
-  for (std::string& name : names) name = in_quotes(name);
+  std::vector<std::string> names;
+  for (Int i = 1; i < one.ids.numel(); ++i) names.push_back(one.label(one.ids.data<Int>()[i]));
   return names;
 }
 

@@ -3,15 +3,34 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "attn/error.hpp"
 #include "core/escape.hpp"
+#include "report/figure/text.hpp"
 
 namespace attn::tool {
 namespace {
 
 using Int = std::int64_t;
+
+// Whether names of columns that differ still do when they are cut, as terminal_heatmap() cuts them.
+bool told_apart(const figure::Options& figure, std::size_t columns) {
+  constexpr std::size_t longest = 14, narrowest = 3;
+  std::size_t beside = 0;
+  for (const std::string& row : figure.tokens)
+    beside = std::max(beside, figure::columns_of(figure::label(row, longest)));
+  const std::size_t room = columns - std::min(beside, columns / 3) - 2;
+  const std::size_t cell = room / std::max<std::size_t>(figure.key_tokens.size(), 1);
+  if (cell < narrowest) return true;  // no name is written
+  std::set<std::string> whole, cut;
+  for (const std::string& name : figure.key_tokens) {
+    whole.insert(name);
+    cut.insert(figure::shortened(figure::label(name, longest), cell - 1));
+  }
+  return cut.size() == whole.size();
+}
 
 }  // namespace
 
@@ -52,6 +71,20 @@ void draw_heads(Found& found, const Tensor& matrix, const char* what) {
 void draw_differences(Found& found, const Tensor& matrix, const char* what) {
   draw_heads(found, matrix, what);
   found.figure.scale = figure::Scale::diverging;
+}
+
+std::string picture_in_text(const Found& found, const figure::TerminalOptions& terminal) {
+  if (told_apart(found.figure, terminal.columns)) {
+    return figure::terminal_heatmap(found.picture, found.figure, terminal);
+  }
+  figure::Options named = found.figure;
+  if (found.picture.size(0) > 2) {
+    named.key_tokens = numbers(found.picture.size(1));
+    return figure::terminal_heatmap(found.picture, named, terminal);
+  }
+  std::swap(named.tokens, named.key_tokens);
+  std::swap(named.rows, named.columns);
+  return figure::terminal_heatmap(found.picture.transpose(0, 1).contiguous(), named, terminal);
 }
 
 void tell(Found& found, const Table& table, const std::string& alignment) {

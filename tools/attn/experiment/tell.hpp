@@ -24,6 +24,9 @@ void draw_matrix(Found& found, const Tensor& matrix, const char* rows, const cha
                  std::vector<std::string> row_names, std::vector<std::string> column_names);
 void draw_heads(Found& found, const Tensor& matrix, const char* what);        // (layers, heads), from 0 on
 void draw_differences(Found& found, const Tensor& matrix, const char* what);  // the same, with 0 in the middle
+// The picture for a terminal of so many columns, in which names that differ are told apart: where they would be cut to
+// the same few letters, two rows become columns, and columns of more rows are named by their places.
+std::string picture_in_text(const Found& found, const figure::TerminalOptions& terminal);
 
 // The cells (layer, head) of largest magnitude, NaN first, and the same as a table. `how`, where it is given, tells in
 // a last column what a cell is.

@@ -26,6 +26,13 @@ std::string label_of(const std::vector<std::string>& tokens, std::int64_t token)
   return tokens.empty() ? "" : figure::shortened(tokens[static_cast<std::size_t>(token)], kLongestLabel);
 }
 
+// The line with the word at its end, which is cut where the two would take more than 80 columns.
+std::string labelled_line(std::string line, const std::string& word) {
+  const std::size_t taken = width_of(line) + 2, room = kColumns - std::min(taken, kColumns);
+  const std::string shown = figure::shortened(word, room);
+  return shown.empty() ? line : line.append("  ").append(shown);
+}
+
 std::int64_t checked(const char* flag, std::int64_t value, std::int64_t count, const char* what) {
   if (value >= 1 && value <= count) return value - 1;
   throw Error(Error::Kind::argument, flag, formatted("1 to {}, the number of {}", count, what), std::to_string(value));
@@ -150,7 +157,7 @@ std::string Walk::rows(std::string_view letter, std::string_view step) const {
   const std::int64_t key = of_keys || !walked_.context.defined() ? key_ : -1;
   return each_line(shown(all.size(0), query_, key), [&](std::int64_t i) {
     const std::string name = of_keys ? key_label(i) : label(i);
-    return formatted("  {}_{} = {}  {}", letter, i + 1, vector_text(values_of(all.select(0, i))), name);
+    return labelled_line(formatted("  {}_{} = {}", letter, i + 1, vector_text(values_of(all.select(0, i)))), name);
   });
 }
 
@@ -268,9 +275,11 @@ std::string Walk::softmax() {
   text.append(formatted("  largest = {}, sum of exps = {}\n", number_text(largest), number_text(sum)));
   return text + each_line(shown_keys(), [&](std::int64_t j) {
            const auto i = static_cast<std::size_t>(j);
-           return formatted("  exp({} - {}) / {} = {} / {} = {}  {}", operand_text(from[i]), operand_text(largest),
-                            number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
-                            number_text(weights[i]), key_label(j));
+           return labelled_line(
+               formatted("  exp({} - {}) / {} = {} / {} = {}", operand_text(from[i]), operand_text(largest),
+                         number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
+                         number_text(weights[i])),
+               key_label(j));
          });
 }
 
@@ -302,9 +311,8 @@ std::string Walk::context() {
     const double weight = weights[static_cast<std::size_t>(j)];
     const Row value = row(values, j);
     if (all || i < kMostWeights || j == key_) {
-      text.append(
-          formatted("  {} {} · {}  {}", i == 0 ? " " : "+", number_text(weight), vector_text(value), key_label(j)));
-      while (text.ends_with(' ')) text.pop_back();
+      text.append(labelled_line(formatted("  {} {} · {}", i == 0 ? " " : "+", number_text(weight), vector_text(value)),
+                                key_label(j)));
       text.append("\n");
       continue;
     }

@@ -53,14 +53,15 @@ std::string sample_of(Training& training, const Tokenizer& tokenizer) {
                    shown(written));
 }
 
-void conclude(const Trainer& run, const Progress& progress, const TrainingFiles& files, bool json,
+void conclude(const Training& training, const Progress& progress, const TrainingFiles& files, bool json,
               const std::string& sample) {
+  const Trainer& run = training.trainer;
   const int to = json ? STDERR_FILENO : STDOUT_FILENO;
   const std::size_t width = terminal_width(to), columns = std::clamp<std::size_t>(width, 10, kColumns);
   std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), columns - 5));
   if (!run.validations().empty()) {
-    text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
-                      run.validations().back().first);
+    const auto [step, loss] = run.validations().back();
+    text += formatted("validation loss {:.4f} nats a {} at step {}\n", loss, training.unit, step);
     const auto [best, lowest] = *lowest_validation(run);
     if (best < run.steps_done() && exists(files.best())) {
       text += formatted("the lowest, {:.4f}, was at step {}: {} has its weights\n", lowest, best,

@@ -15,7 +15,7 @@ namespace attn::tool {
 std::string sample_of(Training& training, const Tokenizer& tokenizer);
 
 // Losses, files and the sample, on standard output, or on standard error where JSON was printed.
-void conclude(const Trainer& run, const Progress& progress, const TrainingFiles& files, bool json,
+void conclude(const Training& training, const Progress& progress, const TrainingFiles& files, bool json,
               const std::string& sample);
 
 }  // namespace attn::tool

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 fs::path beside(fs::path model, const char* extension) { return model.replace_extension(extension); }
 
-std::string curve_svg(const Trainer& run) {
+std::string curve_svg(const Training& of) {
+  const Trainer& run = of.trainer;
   figure::Series training{"training", {}, run.losses()}, validation{"validation", {}, {}};
   for (std::size_t i = 0; i < training.y.size(); ++i) training.x.push_back(static_cast<double>(i + 1));
   for (const auto& [step, loss] : run.validations()) {
@@ -29,7 +30,7 @@ std::string curve_svg(const Trainer& run) {
     validation.y.push_back(loss);
   }
   const figure::Series all[] = {training, validation};
-  return figure::line_chart(all, {.title = "Loss", .x = "step", .y = "nats a token"});
+  return figure::line_chart(all, {.title = "Loss", .x = "step", .y = "nats a " + of.unit});
 }
 
 }  // namespace
@@ -209,7 +210,7 @@ void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint,
   if (folder_.empty() && kept_ < 0) remove_kept(keep ? step : -1);
   if (!fresh) kept_ = step;
   save_language_model(place(model_), training.model, told);
-  io::save_text(place(curve_), curve_svg(training.trainer));
+  io::save_text(place(curve_), curve_svg(training));
   if (!best_is_older && !fresh) fs::remove(best_);  // an older run's, or no longer the best
   if (!fresh) return;
   for (const auto& [name, content] : companions_) {

@@ -31,6 +31,10 @@ TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokeni
   return {all, settings.model.context_length, settings.validation};
 }
 
+std::string unit_of(const Tokenizer& tokenizer) {
+  return dynamic_cast<const ByteTokenizer*>(&tokenizer) ? "byte" : "token";
+}
+
 // Ranks compare their weights by this.
 std::string fingerprint_of(LanguageModel& model, const TrainRanks& ranks) {
   return ranks.size() > 1 ? fingerprint(model.parameters()) : "";
@@ -44,6 +48,7 @@ Training::Training(const TrainSettings& chosen, const std::vector<std::string>& 
       rng(settings.seed, dropout_flavour(settings.rng)),
       text(text_of(texts, tokenizer, settings)),
       model(make(rng)),
+      unit(unit_of(tokenizer)),
       fingerprint(fingerprint_of(model, ranks)),
       trainer(model, rng, text, settings.train, ranks) {}
 
@@ -53,6 +58,7 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
       rng(settings.seed, dropout_flavour(settings.rng)),
       text(text_of(texts, tokenizer, settings)),
       model(model_of(from, settings.model, rng)),
+      unit(unit_of(tokenizer)),
       fingerprint(fingerprint_of(model, ranks)),
       trainer(model, rng, text, from, ranks) {}
 
