@@ -165,13 +165,15 @@ TEST_F(Experiment, TokensWithoutATextHaveTheirNumbers) {
     EXPECT_EQ(one["token"].is_string(), one["id"].get<int>() < 3);
   }
   EXPECT_EQ(with_text, 3);
+  EXPECT_TRUE(json::parse(out_of(of + "--attribution --json"))["token"].is_null());
 }
 
 TEST_F(Experiment, JsonTellsWhatTheNumbersAreOf) {
   const json of_two = found("--attribution --tokens B C"), of_one = found("--attribution --tokens B");
+  EXPECT_EQ((json{of_two["token"], of_two["less"]}), (json{"B", "C"}));
   EXPECT_EQ(of_two["token_id"], 1);
   EXPECT_EQ(of_two["less_id"], 2);
-  EXPECT_TRUE(of_one["less_id"].is_null());
+  EXPECT_TRUE(of_one["less"].is_null() && of_one["less_id"].is_null());
   EXPECT_EQ(of_one["position"], of_one["ids"].size());
   EXPECT_TRUE(found("--effects --exact 0")["estimate_error"].is_null());  // nothing was compared
   EXPECT_TRUE(found("--effects --exact 1")["estimate_error"].is_number());

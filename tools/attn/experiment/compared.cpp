@@ -84,8 +84,7 @@ void tell_next(Found& found, const Reading& one, const Pair& chances, const std:
     const double a = std::exp(chances.before.at({id})), b = two ? std::exp(chances.after.at({id})) : 0;
     table.push_back({one.token(id), std::to_string(id), formatted("{:.4f}", a)});
     if (two) table.back().push_back(formatted("{:.4f}", b));
-    Json entry{{"id", id}, {"token", nullptr}, {"chance", json_number(a)}};
-    if (one.has_text(id)) entry["token"] = one.tokenizer->decode(id);
+    Json entry{{"id", id}, {"token", text_in_json(one, id)}, {"chance", json_number(a)}};
     if (two) entry["chance_changed"] = json_number(b);
     found.json["next"].push_back(entry);
   }

@@ -150,6 +150,7 @@ Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<In
               {"the model's logit", signed_text(parts.logit)}};
   tell(found, table, "<>");
   found.lines.emplace_back();
+  found.json["token"] = text_in_json(one, a), found.json["less"] = b ? text_in_json(one, *b) : Json();
   found.json["token_id"] = a, found.json["less_id"] = b ? Json(*b) : Json(), found.json["position"] = one.ids.numel();
   found.json["heads"] = json_values(parts.heads), found.json["biases"] = json_values(parts.biases);
   found.json["feed_forwards"] = json_values(parts.feed_forwards);

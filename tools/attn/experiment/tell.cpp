@@ -142,6 +142,10 @@ std::string Reading::label(Int id) const {
   return escaped(text);
 }
 
+Json text_in_json(const Reading& reading, Int id) {
+  return reading.has_text(id) ? Json(reading.tokenizer->decode(id)) : Json();
+}
+
 static Json basic(const Reading& reading) {
   Json json;
   json["tokens"] = reading.tokens;

@@ -14,6 +14,7 @@ namespace attn::tool {
 
 std::string signed_text(double value);                       // "+0.1234"
 std::string in_quotes(const std::string& token);             // at most so many characters of it
+Json text_in_json(const Reading& reading, std::int64_t id);  // null of a token that the tokenizer does not have
 std::string name_of(std::int64_t layer, std::int64_t head);  // "3.1", for both counted from 0
 std::vector<std::string> numbers(std::int64_t count);        // from 1
 
