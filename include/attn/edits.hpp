@@ -52,7 +52,8 @@ struct Edit {
   std::function<Tensor(const Tensor& value, const Seen& seen)> change = {};
   std::string what = {};                   // in words, for messages
   std::optional<std::int64_t> hides = {};  // the key that it hides, which weights that another edit sets leave out
-  // Whether what it gives follows from what was there. What does not, makes edits before it pointless.
+  // Whether it gives a change of what was there, something else, or nothing. Behind the last two nothing is left of
+  // what edits before it have changed there.
   enum class Gives { changed, other, nothing };
   Gives gives = Gives::changed;
   bool everywhere = false;  // one of those for all layers, of which one that changes nothing is no mistake

@@ -57,8 +57,9 @@ Edit skip_feed_forward(std::int64_t layer);
 Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head = {});
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head = {});
 
-// Throws Error (argument) where one of these edits changes nothing, since another takes the place of what it gives: a
-// head that is scaled and switched off, or anything in a layer that is skipped. A pass takes them all the same.
+// Throws Error (argument) where one of these edits changes nothing of the logits, since another takes the place of what
+// it gives: a head that is scaled and switched off, or anything in a layer that is skipped. A pass takes them all the
+// same, and its trace, head_changes(), rollout() and head_scores() may show what they change inside.
 void refuse_overwritten(const Edits& edits, const LanguageModelConfig& config);
 
 // ---- one pass, by LanguageModel::forward(ids, {.edits = …}) ---------------------------------------

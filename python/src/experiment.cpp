@@ -90,17 +90,20 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
 Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
   Edits edits;
   for (const nb::handle edit : list) add_edit(edits, nb::cast<nb::tuple>(edit), config);
-  refuse_overwritten(edits, config);
   return edits;
 }
 
 const LanguageModelConfig& config_of(const LanguageModel& model) { return model.config(); }
 const LanguageModelConfig& config_of(const Encoder& encoder) { return encoder.config().model; }
 
+// What is told: what follows from the logits, or what is inside, where an edit shows though nothing comes of it.
+enum class Told { outcome, inside };
+
 // work(model, ids, edits), on one thread at a time.
 template <class Subject, class Work>
-auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& work) {
+auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& work, Told told = Told::outcome) {
   const Edits edits = edits_of(list, config_of(subject.model));
+  if (told == Told::outcome) refuse_overwritten(edits, config_of(subject.model));
   return without_gil([&] {
     const std::lock_guard lock(subject.mutex);
     return work(subject.model, tensor_of(ids), edits);
@@ -121,18 +124,22 @@ nb::object losses(TextModel& s, const Ids& ids, const nb::list& edits) {
 }
 template <class Subject>
 nb::dict steps(Subject& s, const Ids& ids, const nb::list& edits) {
-  const Trace trace = run(s, ids, edits, [](auto& model, const Tensor& text, const Edits& some) {
-    Trace all;
-    model.forward(text, {.edits = some, .trace = &all});
-    return all;
-  });
+  const Trace trace = run(
+      s, ids, edits,
+      [](auto& model, const Tensor& text, const Edits& some) {
+        Trace all;
+        model.forward(text, {.edits = some, .trace = &all});
+        return all;
+      },
+      Told::inside);
   nb::dict all;
   for (const auto& [name, value] : trace.steps()) all[name.c_str()] = numpy(value.select(0, 0));
   return all;
 }
 template <class Subject>
 nb::object changes(Subject& s, const Ids& ids, const nb::list& edits) {
-  return numpy(run(s, ids, edits, [](auto&&... all) { return head_changes(all...); }));
+  return numpy(run(
+      s, ids, edits, [](auto&&... all) { return head_changes(all...); }, Told::inside));
 }
 nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair,
                   nb::handle exact, nb::handle contexts) {
@@ -210,10 +217,12 @@ nb::dict attribute(TextModel& s, const Ids& ids, const nb::list& edits, std::int
 }
 template <class Subject>
 nb::object roll_out(Subject& s, const Ids& ids, const nb::list& edits) {
-  return numpy(run(s, ids, edits, [](auto&&... all) { return rollout(all...); }));
+  return numpy(run(
+      s, ids, edits, [](auto&&... all) { return rollout(all...); }, Told::inside));
 }
 nb::tuple scores(TextModel& s, const Ids& twice, const nb::list& edits) {
-  const HeadScores found = run(s, twice, edits, [](auto&&... all) { return head_scores(all...); });
+  const HeadScores found = run(
+      s, twice, edits, [](auto&&... all) { return head_scores(all...); }, Told::inside);
   return nb::make_tuple(numpy(found.previous), numpy(found.duplicate), numpy(found.induction));
 }
 nb::tuple patch(TextModel& s, const Ids& clean, const nb::list& edits, const Ids& corrupt, std::int64_t a,

@@ -1,6 +1,9 @@
 // Edits that change nothing, since another one takes the place of what they give.
 #include <algorithm>
-#include <array>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "attn/experiment.hpp"
@@ -43,19 +46,22 @@ bool one_of(std::string_view step, std::initializer_list<std::string_view> names
   return std::ranges::find(names, step) != names.end();
 }
 
-// Whether all that an earlier step of attention changes goes through `later`.
+// Whether all that an earlier step of attention changes goes through `later`. Gates are made of the inputs, too, and
+// meet the contexts behind them.
 bool goes_through(const Place& earlier, const Place& later) {
-  if (one_of(later.step, {"context", "merged", "output", "added"})) return true;
+  if (one_of(later.step, {"merged", "output", "added"})) return true;
   const Step* step = find_step(earlier.step);
-  return later.step == "weights" && step && !earlier.edit->hides &&
+  if (!step || step->kind == StepKind::tokens) return false;
+  if (later.step == "context") return true;
+  return later.step == "weights" && !earlier.edit->hides &&
          (step->kind == StepKind::scores || one_of(step->name, {"queries", "keys", "rotated queries", "rotated keys"}));
 }
 
-// Of several heads of queries one may share its keys and values with others.
+// Heads of queries, keys and values are not always as many as those of weights and contexts: some share theirs.
 bool same_heads(const Place& one, const Place& other) {
   if (!other.edit->head) return true;
   const Step* step = find_step(one.step);
-  return one.edit->head == other.edit->head && step && (step->pairs() || !step->of_keys);
+  return one.edit->head == other.edit->head && step && (step->pairs() || step->name == "context");
 }
 
 // Whether `other`, which does not follow from what was there, takes the place of what `one` gives.

@@ -343,12 +343,12 @@ TEST_F(Experiment, ARunInAFolderKeepsItsModelsThere) {
 }
 
 TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
-  for (const char* flags :
-       {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--next --hide 1 --tokens A B", "--effects",
-        "--lens --skip 1:mlp", "--attribution --hide 1", "--rollout --scale 1.1=0.5", "--scores --weights 1.2=previous",
-        "--changes --skip 1:attention", "--step model.layers.0.self_attn.context=2", "--effects --other-model llama",
-        "--effects --exact 2", "--effects --exact 0", "--next --other-text AB", "--other-model llama",
-        "--scores --other-model llama", "--changes --other-model llama"}) {
+  for (const char* flags : {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--next --hide 1 --tokens A B",
+                            "--effects", "--lens --skip 1:mlp", "--attribution --hide 1", "--rollout --scale 1.1=0.5",
+                            "--scores --weights 1.2=previous --without 1.2", "--changes --skip 1:attention",
+                            "--step model.layers.0.self_attn.context=2", "--effects --other-model llama",
+                            "--effects --exact 2", "--effects --exact 0", "--next --other-text AB",
+                            "--other-model llama", "--scores --other-model llama", "--changes --other-model llama"}) {
     SCOPED_TRACE(flags);
     std::istringstream lines(out_of(line(flags)));
     for (std::string row; std::getline(lines, row);) {

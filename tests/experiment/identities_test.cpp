@@ -319,6 +319,26 @@ TEST_P(Identities, WeightsThatAreReplacedAreFollowed) {
   for (const double x : values(context.select(0, 0))) EXPECT_EQ(x, 0);
 }
 
+TEST_P(Identities, OnlyWhatChangesNothingIsOverwritten) {
+  const auto step = [&](const char* name, std::optional<Int> head = {}) {
+    return scale_step(editing::step_name(config_, Edit::Of::attention, 0, name), 2, head);
+  };
+  const Edit off = without({0, 0}), mean = without({0, 0}, By::mean), layer = without_heads_of(0);
+  // Gates are made of the inputs, too, and heads of queries may be others than those of contexts.
+  for (const Edits& edits : {Edits{step("inputs"), layer}, Edits{step("queries", 0), off},
+                             Edits{step("values", 0), off}, Edits{off, scale({0, 1}, 2)}, Edits{off, scale({1, 0}, 2)},
+                             Edits{mean, scale({0, 0}, 2)}, Edits{step("values"), reweigh({0, 0}, Weights::uniform)}}) {
+    EXPECT_NO_THROW(refuse_overwritten(edits, config_)) << edits.front().step << ' ' << edits.back().what;
+  }
+  for (const Edits& edits :
+       {Edits{scale({0, 0}, 2), off}, Edits{off, scale({0, 0}, 2)}, Edits{off, off}, Edits{step("weights", 0), off},
+        Edits{step("values"), layer}, Edits{step("queries"), skip_attention(0)}, Edits{skip_layer(0), mean},
+        Edits{step("scores", 0), reweigh({0, 0}, Weights::uniform)}}) {
+    expect_error(Error::Kind::argument, {"edits that all change something"},
+                 [&] { refuse_overwritten(edits, config_); });
+  }
+}
+
 TEST_P(Identities, WhatIsNotThereIsRefused) {
   const std::string prefix = config_.family == "gpt2" ? "h.1.attn." : "model.layers.1.self_attn.";
   const auto refused = [&](const Edits& edits, const char* says, Error::Kind kind = Error::Kind::argument) {

@@ -14,6 +14,17 @@ HELPER = packages.ROOT / "build" / "default" / "tests" / "logits_of"
 PROMPTS = ["The capital of France is", "def fibonacci(n):\n    if n < 2:", "  Größe, 你好 and 3.14159\n\n🙂"]
 
 
+def test_experiments_take_a_model_that_transformers_has_read(smollm2):
+    """Its weights are floats by then, though its config says that it is quantized and transformers refuses to write it."""
+    package = pytest.importorskip("attn")
+    model = transformers.AutoModelForCausalLM.from_pretrained(smollm2.parent, gguf_file=smollm2.name, dtype=torch.float32).eval()
+    ids = [504, 3575, 282, 4649, 314]
+    with torch.no_grad():
+        loss = model(torch.tensor([ids]), labels=torch.tensor([ids])).loss.item()
+    assert package.experiment(model, ids).loss() == pytest.approx(loss, abs=1e-4)
+    assert model.hf_quantizer is not None and model.config.quantization_config  # it is left as it was
+
+
 @pytest.mark.parametrize("fixture", ["gemma3_270m", "smollm2"])
 def test_a_model_is_transformers(fixture, request, attn, tmp_path):
     path = request.getfixturevalue(fixture)

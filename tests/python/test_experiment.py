@@ -375,6 +375,16 @@ def test_what_weights_do_not_say_is_refused():
         attn.experiment(model.to("meta"), IDS)
 
 
+def test_what_an_overwritten_change_does_inside_is_told(model):
+    e = attn.experiment(model, IDS).weights((0, 0), "previous").without((0, 0))
+    with pytest.raises(ValueError, match="edits that all change something"):
+        e.logits()
+    weights = e.steps()["model.layers.0.self_attn.weights"][0]
+    assert (weights[1:, :-1].diagonal() == 1).all()
+    assert not np.array_equal(e.rollout(), attn.experiment(model, IDS).without((0, 0)).rollout())
+    assert e.scores()["previous"][0, 0] == 1 and e.changes()[0, 0] == 1  # |0 - z| / |z|
+
+
 def test_what_says_nothing_of_the_weights_is_no_matter(tmp_path):
     transformers.set_seed(0)
     small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 32}

@@ -335,6 +335,9 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const Contexts others = contexts_of(one, verb, flags.edits);
   std::vector<std::string> notes;
   const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others, notes);
+  // These tell of weights and contexts themselves, which a change alters though nothing comes out of it.
+  constexpr std::array inside{"--rollout", "--changes", "--scores", "--checkpoints"};
+  if (std::ranges::find(inside, what) == inside.end()) refuse_overwritten(edits, config);
   note_the_same(verb, flags, notes);
   tell_beside(notes);
   if (of_text) require_there_too("--other-text", one, *other, flags.edits, others);

@@ -160,7 +160,6 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
   if (flags.hide > 0) std::ranges::move(hide(flags.hide - 1, c), std::back_inserter(edits));
   if (flags.skip) add_skips(edits, *flags.skip, c);
   for (const std::string& text : flags.steps) edits.push_back(step_changed(text, c, notes));
-  refuse_overwritten(edits, c);
   return edits;
 }
 
