@@ -106,7 +106,7 @@ function post(model, { number, edits }, [answered, numbers]) {
   postMessage(answered, numbers);
 }
 function postRest() {
-  if (waiting || rest?.model !== opened) return;
+  if (waiting || !rest || rest.model !== opened) return;
   const { number, at, edits, model: { library } } = rest;
   rest = undefined;
   postMessage({ number, at, space: library.space(at), health: edits.length ? [] : library.checks() });

@@ -55,7 +55,7 @@ class Step {
   }
 }
 
-// A byte for each place, 1 where this holds. Uint8Array.from() takes ten times as long.
+// A byte for each place, 1 where this holds. A loop, since Uint8Array.from() took 3 ms of an answer to what is typed.
 function whereThat(count, holds) {
   const bytes = new Uint8Array(count);
   for (let i = 0; i < count; i++) bytes[i] = holds(i) ? 1 : 0;

@@ -7,7 +7,7 @@ const scoreNames = () => ({
   ...(report.repeated ? {} : { first: [say("first word"), "mean weight on the first key, where attention sinks"], previous: [say("previous word"), "mean weight on the word just before"] }),
   diagonal: [say("own word"), "mean weight on the word itself"],
 });
-const mostHeads = 24;  // that are shown at once; of more those of the selected layer
+const mostHeads = 24;  // that are shown at once; of more each layer folds
 const scaleSaid = {
   diverging: "white for 0, orange above it and purple below", row: "in each row dark for 0, bright for the row’s largest",
   log: "dark for the smallest, bright for the largest weight, by the logarithm", linear: "dark for 0, bright for its largest",
