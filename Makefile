@@ -134,7 +134,7 @@ tidy: dependencies  ## clang-tidy over what is shipped, but for the kernels' uni
 	cmake --preset default -B build/tidy -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON -D ATTN_TOGETHER=ON >build/tidy.log
 	sed -n 's/^ *"file": "\(.*\)".*/\1/p' build/tidy/compile_commands.json | sort -u | \
 	  grep -v '/tests/\|/fuzz/\|/src/kernels/.*/\|/class_runs.cpp\|/nfc_data.cpp\|/report_page.cpp' | \
-	  xargs -P$$(nproc) -n1 clang-tidy -p build/tidy --quiet
+	  xargs -P$$(nproc) -n1 clang-tidy -p build/tidy --quiet 2>>build/tidy.log  # which counts warnings that are not shown
 
 web: web-build  ## the library for a page, src/web/attn.wasm.gz, by clang 19; the same sources give the same bytes
 	zopfli -c build/web/src/web/attn.wasm >build/attn.wasm.gz

@@ -171,7 +171,7 @@ void load_all(LanguageModel& model, const Ready& r, std::optional<DType> weights
 LanguageModel load_language_model(const std::filesystem::path& path, std::optional<DType> weights, Precision precision,
                                   Generator rng) {
   check_weights(weights);
-  return load_language_model(open_pretrained(path), io::source_name(path), weights, precision, std::move(rng));
+  return load_language_model(open_pretrained(path), io::source_name(path), weights, precision, rng);
 }
 
 LanguageModel load_language_model(PretrainedFiles files, std::string_view source, std::optional<DType> weights,
