@@ -45,7 +45,7 @@ def attention_forward(
     options = {"scale": scaling, "softcap": softcap or 0.0, "sinks": s_aux, "enable_gqa": True}
     wants_weights = output_attentions or _collected()
     if isinstance(attention_mask, LazyMask):
-        if attention_mask.packs() and not wants_weights:
+        if attention_mask.says_all() and not wants_weights:
             return _by_parameters(query, key, value, attention_mask, {**options, "dropout_p": dropout}), None
         attention_mask, is_causal = attention_mask.values(), False
 
@@ -107,32 +107,37 @@ def _by_parameters(query: Any, key: Any, value: Any, mask: LazyMask, options: di
     """The output (b, tq, hq, dv) without the mask's values."""
     options = {**options, **mask.options()}
     key, value = key[:, :, : mask.filled], value[:, :, : mask.filled]
-    if mask.seen is None and mask.sequences is None:
-        return scaled_dot_product_attention(query, key, value, **options).transpose(1, 2).contiguous()
-    return _packed(query, key, value, mask, options)
+    if mask.sequences is not None:
+        return _packed(query, key, value, mask.sequences, options)
+    if mask.seen is not None:
+        key, value = _padding_last(key, value, mask.begins)
+        options |= mask.places()
+    return scaled_dot_product_attention(query, key, value, **options).transpose(1, 2).contiguous()
 
 
-def _packed(query: Any, key: Any, value: Any, mask: LazyMask, options: dict[str, Any]) -> Any:
-    """The tokens that are seen, as sequences one after the other; zeros for queries that are padding."""
-    asks, seen = mask.kept()
+def _padding_last(key: Any, value: Any, begins: Any) -> tuple[Any, Any]:
+    """Keys and values with each text's first token in front: key_lengths then says what is padding."""
+    if not begins.any():
+        return key, value
+    tokens = key.shape[2]
+    at = (begins[:, None] + torch.arange(tokens)).clamp(max=tokens - 1)[:, None, :, None]
+    moved = (x.gather(2, at.expand(*x.shape[:2], tokens, x.shape[3])) for x in (key, value))
+    return next(moved), next(moved)
 
-    def packed(x: Any, kept: Any) -> Any:  # (1, h, tokens of all texts, d)
-        return x.transpose(1, 2)[kept].transpose(0, 1)[None]
 
-    def starts(kept: Any) -> Any:
-        lengths = kept.sum(1)
-        if mask.sequences is not None:  # a text does not go on in the next row
-            rows = torch.arange(len(kept))[:, None] * kept.shape[1]
-            lengths = (mask.sequences + rows).flatten().unique_consecutive(return_counts=True)[1]
-        return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+def _packed(query: Any, key: Any, value: Any, sequences: Any, options: dict[str, Any]) -> Any:
+    """The texts of all rows, one after the other."""
 
+    def joined(x: Any) -> Any:  # (1, h, tokens of all rows, d)
+        return x.transpose(0, 1).flatten(1, 2)[None]
+
+    rows = torch.arange(len(sequences))[:, None] * sequences.shape[1]  # a text does not go on in the next row
+    lengths = (sequences + rows).flatten().unique_consecutive(return_counts=True)[1]
+    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
     found = scaled_dot_product_attention(
-        packed(query, asks), packed(key, seen), packed(value, seen),
-        cu_seqlens_q=starts(asks), cu_seqlens_k=starts(seen), **options,
-    )  # fmt: skip
-    output = found.new_zeros(*asks.shape, *found.shape[1::2])
-    output[asks] = found[0].transpose(0, 1)
-    return output
+        joined(query), joined(key), joined(value), cu_seqlens_q=starts, cu_seqlens_k=starts, **options
+    )
+    return found[0].transpose(0, 1).unflatten(0, sequences.shape).contiguous()
 
 
 def _collected() -> bool:
@@ -177,23 +182,27 @@ class LazyMask(torch.Tensor):
         aligned = {"causal_alignment": "bottom_right"} if self.causal else {}
         return {"is_causal": self.causal, **aligned, **window}
 
-    def packs(self) -> bool:
-        """Whether parameters say it. Packing is worth it for many queries; a window counts what is left out, too."""
+    def says_all(self) -> bool:
+        """Whether parameters say it: not where there is padding within a text. One query's row of booleans costs less."""
         if self.seen is None:
             return True
         if self.shape[-2] == 1:
             return False
-        begins = torch.nn.functional.pad(self.seen, (1, 0))
-        return self.reach is None or bool(((begins[:, 1:] & ~begins[:, :-1]).sum(1) <= 1).all())
+        ends = self.filled - self.seen.flip(1).int().argmax(1)
+        return bool((self.seen.sum(1) == torch.where(self.seen.any(1), ends - self.begins, 0)).all())
 
-    def kept(self) -> tuple[Any, Any]:
-        """Which queries (b, tq) and which keys (b, filled) are packed."""
-        batch, _, queries, _ = self.shape
-        if self.seen is None:
-            return (torch.ones(batch, queries, dtype=torch.bool),) * 2
-        if self.causal or self.reach is not None:
-            return self.seen[:, self.filled - queries :], self.seen
-        return torch.ones(batch, queries, dtype=torch.bool), self.seen  # which may be another text's: cross-attention
+    @property
+    def begins(self) -> Any:
+        """Where each text's first token is, (b)."""
+        return self.seen.int().argmax(1)
+
+    def places(self) -> dict[str, Any]:
+        """Parameters for keys of which each text's first one is in front. Queries that are padding see what they may."""
+        lengths = {"key_lengths": self.seen.sum(1)}
+        if not self.causal and self.reach is None:
+            return lengths  # which may be another text's: cross-attention
+        offsets = {"query_offset": self.filled - self.shape[-2], "key_offset": self.begins}
+        return {**lengths, **offsets, "causal_alignment": "top_left"}
 
     def values(self) -> Any:
         tq, tk = self.shape[-2:]
@@ -310,7 +319,7 @@ def mask(
         and (attention_mask is None or length in (filled, kv_length))
     ):  # fmt: skip
         seen = None if attention_mask is None else attention_mask[:, kv_offset : kv_offset + filled].bool()
-        seen = None if seen is None or bool(seen.all()) else seen
+        seen = None if seen is None or bool(seen.all()) else seen.expand(batch_size, -1)
         reach = reach if reach is not None and reach < kv_length else None
         all_of_them = filled == kv_length and (not causal or q_length in (1, kv_length))
         if seen is not None or reach is not None or sequences is not None or not all_of_them:

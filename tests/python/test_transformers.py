@@ -111,14 +111,14 @@ def test_a_window_stays_a_window(monkeypatch):
 
 
 PADDED = {"left": [[0, 0, 0, 1, 1, 1, 1, 1, 1], [1] * 9], "right": [[1] * 9, [1, 1, 1, 1, 1, 0, 0, 0, 0]],
-          "one token": [[0] * 8 + [1], [1] * 9], "nothing": [[0] * 9, [1] * 9],
+          "both": [[0, 0, 1, 1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 0, 0, 0]], "one token": [[0] * 8 + [1], [1] * 9], "nothing": [[0] * 9, [1] * 9],
           "a hole": [[0, 1, 1, 0, 0, 1, 1, 1, 1], [1] * 9]}  # fmt: skip
 
 
 @pytest.mark.parametrize("padding", PADDED)
 @pytest.mark.parametrize("window", [None, 3])
 def test_padding_takes_no_booleans(monkeypatch, window, padding):
-    """A batch of padded texts is packed, unless a window would count a hole; gradients are eager's, too."""
+    """Parameters say where a padded text is, unless it has a hole. Rows of padding are sdpa's too, and so are gradients."""
     asked = []
     call = attn.transformers.scaled_dot_product_attention
     monkeypatch.setattr(attn.transformers, "scaled_dot_product_attention",
@@ -130,19 +130,20 @@ def test_padding_takes_no_booleans(monkeypatch, window, padding):
     for implementation in ("sdpa", "attn"):
         model.set_attn_implementation(implementation)
         model.zero_grad()
-        logits = model(ids, attention_mask=seen).logits[seen.bool()]
+        logits = model(ids, attention_mask=seen).logits
         logits.square().sum().backward()
         results.append([logits, *(p.grad.clone() for p in model.parameters())])
     for want, got in zip(*results):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-    packs = window is None or padding != "a hole"
+    says_all = padding != "a hole"
     assert len(asked) == 2
     for args, options in asked:
-        assert ("cu_seqlens_q" in options) == packs and (not args) == packs
-        assert options.get("window") == (None if window is None or not packs else (2, -1))
+        assert ("key_lengths" in options) == says_all and (not args) == says_all
+        assert options.get("window") == (None if window is None or not says_all else (2, -1))
 
 
-def test_padded_texts_are_continued_as_by_sdpa():
+@pytest.mark.parametrize("padding", PADDED)
+def test_padded_texts_are_continued_as_by_sdpa(padding):
     torch.manual_seed(1)
     for window in (None, 4):
         config = transformers.MistralConfig(**SMALL, sliding_window=window)
@@ -150,7 +151,7 @@ def test_padded_texts_are_continued_as_by_sdpa():
         ids, results = torch.randint(3, 97, (2, 9)), []
         for implementation in ("sdpa", "attn"):
             model.set_attn_implementation(implementation)
-            results.append(model.generate(ids, attention_mask=torch.tensor(PADDED["left"]), max_new_tokens=12,
+            results.append(model.generate(ids, attention_mask=torch.tensor(PADDED[padding]), max_new_tokens=12,
                                           do_sample=False))  # fmt: skip
         assert torch.equal(*results)
 
@@ -215,14 +216,17 @@ def _written_out(monkeypatch):
 
 
 def _compare(model, read, ids, seen, made, gradients=True):
-    """Logits and gradients as eager's; the masks that were made for them."""
-    results = []
-    for implementation in ("eager", "attn"):
+    """Logits and gradients as sdpa's, those of padding too; the masks that were made for them.
+
+    Where a model has eager attention alone, which fills rows that see no key with anything, rows of padding do not count.
+    """
+    results, other = [], "sdpa" if model._supports_sdpa else "eager"
+    for implementation in (other, "attn"):
         model.set_attn_implementation(implementation)
         model.zero_grad()
         with torch.set_grad_enabled(gradients):
             logits = read(model, ids, seen)
-        logits = logits if seen is None else logits[seen.bool()]
+        logits = logits if seen is None or other == "sdpa" else logits[seen.bool()]
         if gradients:
             logits.square().sum().backward()
         results.append([logits, *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
