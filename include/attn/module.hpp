@@ -68,7 +68,7 @@ class Module {
   virtual std::vector<Parameter*> parameters() { return {}; }
   StateDict state_dict();
   // Every parameter must be there, with its shape, and nothing else but the "mask" buffers of the book's classes, which
-  // are passed over. Otherwise it throws Error and changes nothing. io::load_state_dict(path) reads a file.
+  // hide the keys after each query and are not kept. Otherwise it throws Error and changes nothing. io::load_state_dict(path) reads a file.
   void load_state_dict(const StateDict& state);
   void zero_grad();
 

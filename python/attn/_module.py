@@ -116,11 +116,10 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Takes the weights in `state`, by PyTorch's names and of any framework.
 
-        The book's "mask" buffers are passed over. Every weight must be there, with its shape, and nothing else.
-        Otherwise ValueError is raised, and nothing is changed.
+        The book's "mask" buffers, which hide the keys after each query, are not kept. Every weight must be there, with
+        its shape, and nothing else. Otherwise ValueError is raised, and nothing is changed.
         """
-        weights = {name: array for name, array in named(state).items() if name.rpartition(".")[2] != "mask"}
-        self._layer.load({name: _detached(array) for name, array in weights.items()})
+        self._layer.load({name: _detached(array) for name, array in named(state).items()})
 
     def train(self, mode: bool = True) -> Module:
         """Dropout acts in train mode only."""

@@ -1,6 +1,7 @@
 #include "attn/module.hpp"
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "attn/error.hpp"
@@ -39,6 +40,21 @@ void require_numbers(const Parameter& p) {
               "load the model in one of these");
 }
 
+bool is_mask(std::string_view name) { return name == "mask" || name.ends_with(".mask"); }
+
+// The buffer of the book's classes: true above the diagonal, where a key is hidden. Modules here make their own.
+bool hides_later_keys(const Tensor& mask) {
+  if (mask.rank() != 2 || mask.size(0) != mask.size(1)) return false;
+  const Tensor numbers = mask.to(DType::f32).contiguous();
+  const float* number = numbers.data<float>();
+  for (std::int64_t i = 0; i < mask.size(0); ++i) {
+    for (std::int64_t j = 0; j < mask.size(1); ++j) {
+      if (*number++ != (j > i ? 1.0f : 0.0f)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 StateDict Module::state_dict() {
@@ -66,7 +82,11 @@ void Module::load_state_dict(const StateDict& state) {
     }
   }
   for (const auto& [key, value] : state) {
-    bool known = key == "mask" || key.ends_with(".mask");  // a buffer of PyTorch's; modules here make their own
+    bool known = is_mask(key);
+    if (known && !hides_later_keys(value)) {
+      throw Error(Error::Kind::data, "load_state_dict", key + " that hides the keys after each query", "another mask",
+                  "leave it out: modules make their own masks");
+    }
     for (const Parameter* p : mine) known = known || p->name == key;
     if (!known) throw Error(Error::Kind::data, "load_state_dict", "only this module's parameters", key);
   }

@@ -50,14 +50,37 @@ TEST(StateDict, LoadsWhatAnotherSaved) {
   }
 }
 
+// Ones above the diagonal, as the book's classes store them.
+Tensor causal_mask(std::int64_t tokens, DType dtype) {
+  Tensor mask = Tensor::zeros({tokens, tokens}, dtype);
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    for (std::int64_t j = i + 1; j < tokens; ++j) mask.set({i, j}, 1.0);
+  }
+  return mask;
+}
+
 TEST(StateDict, PassesOverTheBooksMasks) {
   const auto heads = build("MultiHeadAttentionWrapper", {.d_in = 3, .d_out = 4, .num_heads = 2}, seeded());
   StateDict state = heads->state_dict();
-  for (const char* name : {"mask", "heads.0.mask", "heads.1.mask"}) state[name] = Tensor::ones({6, 6});
+  for (const char* name : {"mask", "heads.0.mask", "heads.1.mask"}) {
+    state[name] = causal_mask(6, name == std::string("mask") ? DType::boolean : DType::f32);
+  }
   heads->load_state_dict(state);
   EXPECT_EQ(heads->state_dict().size(), state.size() - 3);
   state["unmask"] = Tensor::ones({6, 6});
   expect_error(Kind::data, {"only this module's", "unmask"}, [&] { heads->load_state_dict(state); });
+}
+
+TEST(StateDict, RefusesAMaskThatHidesOtherKeys) {
+  const auto heads = build("MultiHeadAttentionWrapper", {.d_in = 3, .d_out = 4, .num_heads = 2}, seeded());
+  StateDict state = heads->state_dict();
+  Tensor window = causal_mask(6, DType::f32);
+  window.set({5, 0}, 1.0);
+  for (const Tensor& mask : {Tensor::ones({6, 6}), Tensor::zeros({6, 6}), window, Tensor::zeros({1, 6, 6})}) {
+    state["heads.1.mask"] = mask;
+    expect_error(Kind::data, {"heads.1.mask that hides the keys after each query", "another mask", "leave it out"},
+                 [&] { heads->load_state_dict(state); });
+  }
 }
 
 TEST(StateDict, LoadsOtherFloatsAsFloat32) {

@@ -260,6 +260,41 @@ def test_a_module_in_place_of_the_books():
     ours.load_state_dict({name: torch.as_tensor(value) for name, value in plain.state_dict().items()})
 
 
+def test_a_mask_in_a_state_dict_is_the_causal_one():
+    for make in (lambda: attn.torch.MultiHeadAttention(8, 8, 16, 0.0, 2), lambda: attn.torch.CausalAttention(8, 8, 16, 0.0)):
+        ours = make()
+        state = {**ours.state_dict(), "mask": torch.ones(16, 16).triu(1)}
+        ours.load_state_dict(state)
+        ours.load_state_dict({**state, "mask": state["mask"].bool()})
+        for mask, what in ((torch.zeros(16, 16), "another mask"), (torch.ones(16, 16).triu(2), "another mask"),
+                           (torch.ones(8, 8).triu(1), r"\(16, 16\).*found \(8, 8\)")):  # fmt: skip
+            with pytest.raises(RuntimeError, match=what):
+                ours.load_state_dict({**state, "mask": mask})
+    any_length = attn.torch.CausalAttention(8, 8, 0, 0.0)
+    any_length.load_state_dict({**any_length.state_dict(), "mask": torch.ones(8, 8).triu(1)})
+    with pytest.raises(RuntimeError, match=r'Unexpected key.*"mask"'):
+        without = attn.torch.SelfAttention_v2(8, 8)
+        without.load_state_dict({**without.state_dict(), "mask": torch.ones(8, 8).triu(1)})
+
+
+def test_dropout_is_a_module_that_can_be_found_and_changed():
+    module = attn.torch.MultiHeadAttentionWrapper(8, 4, 16, 0.5, 2).train()
+    x = torch.randn(2, 16, 8)
+    assert not torch.equal(module(x), module(x))
+    for dropout in (m for m in module.modules() if isinstance(m, torch.nn.Dropout)):
+        dropout.p = 0.0
+    assert torch.equal(module(x), module(x))
+    module.heads[0].dropout = torch.nn.Dropout(1.0)
+    assert not module(x)[..., :4].any()
+    module.eval()
+    want = module(x)
+    module.heads[0].dropout = torch.nn.Identity()
+    assert torch.equal(module.train()(x), want)
+    module.heads[0].dropout = torch.nn.AlphaDropout(0.5)
+    with pytest.raises(TypeError, match="nn.Dropout or nn.Identity; found AlphaDropout"):
+        module(x)
+
+
 def test_every_module_starts_with_the_same_numbers_as_without_torch():
     x = torch.rand(2, 6, 3)
     for name, arguments in [("SelfAttention_v1", (3, 4)), ("SelfAttention_v2", (3, 4, True)),

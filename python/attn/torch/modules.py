@@ -1,7 +1,7 @@
 """The book's classes as torch.nn modules on this library's kernels: the same constructors, parameters and numbers.
 
 Change `class MultiHeadAttention(nn.Module)` to `from attn.torch import MultiHeadAttention`. State dicts go both ways;
-the book's causal mask, a buffer named "mask", is not needed: it is passed over when loading, and not saved.
+the book's causal mask, a buffer named "mask", is not needed: another one is an error when loading, and none is saved.
 """
 
 from __future__ import annotations
@@ -20,12 +20,33 @@ def _some_of(module: Any) -> tuple[Tensor, ...]:
     return tuple(p.detach().flatten()[:8].clone() for p in module.parameters())
 
 
+def _rate(dropout: nn.Module | None, op: str) -> float:
+    """The probability at which weights are dropped now. The kernels draw the mask, so that other classes cannot."""
+    if dropout is None or isinstance(dropout, nn.Identity):
+        return 0.0
+    if type(dropout) is not nn.Dropout:
+        raise TypeError(f"[{op}] expected dropout as nn.Dropout or nn.Identity; found {type(dropout).__name__}")
+    return dropout.p if dropout.training else 0.0
+
+
 def _context(length: Any, op: str) -> int:
     """The longest input; 0 is any."""
     length = integer(length, op, "context_length")
     if length < 0:
         raise ValueError(f"[{op}] expected context_length of at least 0 (0: any); found {length}")
     return length
+
+
+def _mask_errors(mask: Any, name: str, context_length: int) -> list[str]:
+    """What keeps a stored mask from being the causal one, which these modules make themselves."""
+    if mask is None:
+        return []
+    tokens = context_length or (mask.shape[-1] if mask.ndim else 0)
+    if tuple(mask.shape) != (tokens, tokens):
+        return [f"expected {name} ({tokens}, {tokens}), for context_length = {context_length}; found {tuple(mask.shape)}"]
+    if not torch.equal(mask.bool(), torch.ones(tokens, tokens, dtype=torch.bool, device=mask.device).triu(1)):
+        return [f"expected {name} that hides the keys after each query; found another mask, which would not be used"]
+    return []
 
 
 class _Steps(nn.Module):
@@ -43,7 +64,6 @@ class _Steps(nn.Module):
 
 
 class _Attention(_Steps):
-    dropout_p = 0.0
     _drawn: tuple[Tensor, ...] = ()
 
     def _remember(self) -> None:
@@ -55,7 +75,9 @@ class _Attention(_Steps):
         return bool(self._drawn) and all(a.dtype == b.dtype and torch.equal(a, b.cpu()) for a, b in pairs)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.pop(prefix + "mask", None)
+        if hasattr(self, "context_length"):  # a module with a mask
+            stored, tokens = state_dict.pop(prefix + "mask", None), cast(int, self.context_length)
+            args[-1].extend(_mask_errors(stored, prefix + "mask", tokens))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _project(self: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,7 +86,7 @@ class _Attention(_Steps):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
         return scaled_dot_product_attention(
-            q, k, v, dropout_p=self.dropout_p if self.training else 0.0, is_causal=is_causal
+            q, k, v, dropout_p=_rate(getattr(self, "dropout", None), type(self).__name__), is_causal=is_causal
         )
 
 
@@ -102,7 +124,7 @@ class CausalAttention(SelfAttention_v2):
     def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float, qkv_bias: bool = False) -> None:
         super().__init__(d_in, d_out, qkv_bias)
         self.d_out, self.context_length = d_out, _context(context_length, "CausalAttention")
-        self.dropout_p = probability(dropout, "CausalAttention", "dropout")
+        self.dropout = nn.Dropout(probability(dropout, "CausalAttention", "dropout"))
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
@@ -144,7 +166,7 @@ class MultiHeadAttention(_Attention):
             raise ValueError(f"[MultiHeadAttention] expected d_out divisible by num_heads; found {found}")
         self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
         self.context_length = _context(context_length, "MultiHeadAttention")
-        self.dropout_p = probability(dropout, "MultiHeadAttention", "dropout")
+        self.dropout = nn.Dropout(probability(dropout, "MultiHeadAttention", "dropout"))
         bias = flag(qkv_bias, "MultiHeadAttention", "qkv_bias")
         self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=bias) for _ in range(3))
         self.out_proj = nn.Linear(d_out, d_out)
