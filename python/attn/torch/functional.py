@@ -47,6 +47,7 @@ def scaled_dot_product_attention(
     traced = torch.compiler.is_compiling()
     if not traced:
         modes.refuse_tracing(_OP)
+        modes.refuse_context_parallel(_OP)
         modes.refuse_tensor(_OP, scale=scale, softcap=options.get("softcap"), dropout_p=dropout_p)
     if torch.is_autocast_enabled("cpu"):
         inputs = modes.autocast(inputs)
@@ -115,7 +116,9 @@ def _with_gradients(inputs: tuple[Any, ...], grouped: bool, made: dict[str, Any]
     if traced and not modes.transformed():
         output, lse = operator.called(given, made)
     else:
-        call: Any = operator.Attention if modes.transformed() else operator.Plain
+        call: Any = operator.Plain
+        if modes.transformed():
+            call = operator.Attention if traced or not modes.forward_mode() else operator.Dual
         output, lse = call.apply(*given, made, keep)
     if leading is None:
         return output, lse

@@ -10,6 +10,7 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 _C: Any = torch._C
+_F: Any = torch.nn.functional
 _PLAIN = {Tensor, torch.nn.Parameter}
 
 
@@ -50,7 +51,12 @@ def refuse_batched(op: str, *gradients: Any) -> None:
 
 def transformed() -> bool:
     """Whether a transform of torch.func or a level of forward-mode derivatives is active."""
-    return _C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return _C._are_functorch_transforms_active() or forward_mode()
+
+
+def forward_mode() -> bool:
+    """Whether a level of forward-mode derivatives is active."""
+    return forward_ad._current_level >= 0
 
 
 def autocast(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -107,6 +113,15 @@ def refuse_tracing(op: str) -> None:
         )
 
 
+def refuse_context_parallel(op: str) -> None:
+    """Within it each rank has a part of the keys, and PyTorch's own function is one that exchanges them."""
+    if getattr(_F.scaled_dot_product_attention, "__module__", "").startswith("torch.distributed"):
+        raise NotImplementedError(
+            f"[{op}] expected all keys in this process; found PyTorch's context_parallel, which cuts tensors over ranks and "
+            "exchanges keys for PyTorch's own attention alone; use attn.distributed.attention, outside of it"
+        )
+
+
 def mask_of(bias: Any) -> Tensor:
     """A torch.nn.attention.bias.CausalBias, which holds no numbers, as a mask."""
     queries, keys = bias.seq_len_q, bias.seq_len_kv
@@ -114,11 +129,11 @@ def mask_of(bias: Any) -> Tensor:
     return torch.ones(queries, keys, dtype=torch.bool).tril(last)
 
 
-def refuse_forward_mode() -> None:
-    """Within a level of it. Elsewhere autograd says so of a Function that has no jvp; torch.compile takes none that has."""
-    if forward_ad._current_level >= 0:
+def refuse_forward_mode(op: str = "scaled_dot_product_attention") -> None:
+    """Within a level of it."""
+    if forward_mode():
         raise NotImplementedError(
-            "[scaled_dot_product_attention] expected derivatives in reverse mode; found forward mode AD "
+            f"[{op}] expected derivatives in reverse mode; found forward mode AD "
             "(torch.autograd.forward_ad, torch.func.jvp, jacfwd, hessian), which is not there; use torch.autograd.grad, "
             "torch.func.grad, vjp or jacrev"
         )

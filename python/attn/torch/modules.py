@@ -184,6 +184,11 @@ def _takes(module: Any, x: Any) -> None:
     if not isinstance(x, Tensor):
         hint = "; torch.from_numpy(attn.embed_words(text, d_in)) makes one of a text" if isinstance(x, str) else ""
         raise TypeError(f"[{type(module).__name__}] expected x as torch.Tensor; found {type(x).__name__}{hint}")
+    if x.is_nested:
+        raise NotImplementedError(
+            f"[{type(module).__name__}] expected no nested tensor; found one; use torch.nested.to_padded_tensor, whose rows of "
+            "padding a causal module's other rows do not see"
+        )
     weight = getattr(module.W_query, "weight", module.W_query)  # a quantised layer's is no tensor, or one of integers
     differs = isinstance(weight, Tensor) and weight.is_floating_point() and weight.dtype != x.dtype
     if differs and not torch.is_autocast_enabled("cpu"):

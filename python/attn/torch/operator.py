@@ -12,11 +12,12 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 from torch.utils.dlpack import to_dlpack
+from torch.utils.flop_counter import register_flop_formula
 
 from attn import _attn
 from attn._arguments import TORCH
 from attn._options import OPTIONS
-from attn.torch.modes import batched, one_by_one, ordinary, transformed
+from attn.torch.modes import batched, one_by_one, ordinary, refuse_context_parallel, refuse_forward_mode, transformed
 
 # query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq). Gradients
 # are those of INPUTS. An operator of PyTorch with gradients takes tensors by position, and numbers by name.
@@ -99,6 +100,8 @@ def has_gradient(tensor: Optional[Tensor]) -> bool:
 @torch.library.custom_op("attn::attention", mutates_args=(), device_types="cpu", schema=FORWARD)
 def attention(*tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
     """Row-major, as the fake says; the library's own result may have tokens before heads, as query has."""
+    refuse_forward_mode()  # torch.func would lose the derivative
+    refuse_context_parallel("scaled_dot_product_attention")
     output, lse = _forward(tensors, numbers)
     return output.contiguous(), lse
 
@@ -161,6 +164,31 @@ def _(d_output: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, ...]:
     )
 
 
+def _scores(query: Tensor, key: Tensor, tensors: Any) -> int:
+    """How many there are, masked ones too, as PyTorch counts its own attention: of packed sequences those within each."""
+    packed = dict(zip(TENSORS, tensors))
+    starts_q, starts_k = (packed[name] for name in ("cu_seqlens_q", "cu_seqlens_k"))
+    pairs = query.shape[-2] * key.shape[-2]
+    if starts_q is not None and not starts_q.is_meta:
+        starts_k = starts_q if starts_k is None else starts_k
+        pairs = int((starts_q.diff() * starts_k.diff()).sum())
+    return query.shape[0] * query.shape[1] * pairs
+
+
+@register_flop_formula(torch.ops.attn.attention, get_raw=True)
+def _(query: Tensor, key: Tensor, value: Tensor, *tensors: Any, out_val: Any, **numbers: Any) -> int:
+    """Of the two products, for torch.utils.flop_counter."""
+    both = query.shape[-1] + value.shape[-1]
+    return 2 * _scores(query, key, tensors[INPUT_COUNT - 3 :]) * both
+
+
+@register_flop_formula(torch.ops.attn.attention_backward, get_raw=True)
+def _(d_output: Tensor, query: Tensor, key: Tensor, value: Tensor, *tensors: Any, out_val: Any, **numbers: Any) -> int:
+    """Of the scores again, and of the gradients of weights, query, key and value."""
+    both = 3 * query.shape[-1] + 2 * value.shape[-1]
+    return 2 * _scores(query, key, tensors[INPUT_COUNT - 3 :]) * both
+
+
 # --- autograd and torch.func ------------------------------------------------------------------------------------------
 
 class Attention(torch.autograd.Function):
@@ -192,6 +220,14 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return one_by_one(Attention.apply)(info, in_dims, *args)
+
+
+class Dual(Attention):
+    """The same within a level of forward mode. Elsewhere torch.compile takes no Function that has a jvp."""
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        refuse_forward_mode()
 
 
 class Plain(torch.autograd.Function):

@@ -68,6 +68,10 @@ class Recurrence(torch.autograd.Function):
         return (None, None, *kept, *(None,) * (len(tensors) - len(kept)))
 
     @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        modes.refuse_forward_mode(ctx.kernel)
+
+    @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return modes.one_by_one(Recurrence.apply)(info, in_dims, *args)
 
@@ -101,6 +105,7 @@ class Gradient(torch.autograd.Function):
 def _call(kernel: str, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """A break in a graph of torch.compile."""
     modes.refuse_tracing(kernel)
+    modes.refuse_context_parallel(kernel)
     _are_dense(kernel, tensors)
     if modes.direct(tensors):
         return KERNELS[kernel].forward(tensors, options)
