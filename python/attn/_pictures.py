@@ -105,6 +105,8 @@ def _item(op: str, array: Any, item: int, rank: int) -> Any:
 
 
 def _checked(op: str, weights: Any, most: int) -> Any:
+    if type(weights).__module__ == "attn.experiments":
+        raise TypeError(f'[{op}] expected what takes no question; found attn.Experiment; call its plot("effects"), say')
     if not hasattr(weights, "shape") or not hasattr(weights, "dtype"):
         raise TypeError(
             f"[{op}] expected a module, a Hugging Face model, or attention weights as an array of NumPy, PyTorch or "

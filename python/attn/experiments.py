@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from attn._types import Array
+    from attn.plots import Figure
 
 __all__ = ["Experiment", "experiment"]
 
@@ -107,6 +108,9 @@ class Experiment:
     @property
     def _lm(self) -> Any:
         return _that_writes(self._subject)
+
+    def _unchanged(self) -> Experiment:
+        return Experiment(self._subject, self.ids, self._tokenizer, [], self._text)
 
     def _with(self, *edit: Any) -> Experiment:
         return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit], self._text)
@@ -331,6 +335,31 @@ class Experiment:
         ids = _encode(self._subject, self._tokenizer, text, True)
         a, b = self._pair(tokens)
         return dict(zip(("clean", "corrupt", "stream", "heads"), self._lm.patching(self.ids, self._edits, ids, a, b)))
+
+    def plot(
+        self, what: str, *arguments: Any, table: str | None = None, title: str = "", colours: str = "viridis", **options: Any
+    ) -> Figure:
+        """What a method answers, drawn as the command draws it.
+
+            e.plot("effects", by="mean").save("effects.svg")
+            e.plot("patch_from", "The capital of Italy is", (" Paris", " Rome"), table="heads")
+
+        Args:
+            what: "losses" (before and after the changes, where there are some), "changes", "effects" (less "before"; the
+                estimates where there are some), "lens", "attribution", "rollout" (of the last layer), "scores" or
+                "patch_from": the method.
+            arguments, options: the method's.
+            table: of scores "induction", the default, "previous" or "duplicate"; of patch_from "stream", the default, or
+                "heads".
+            title: written above. Default: what is drawn.
+            colours: "viridis", "cividis" or "grey".
+
+        Raises:
+            ValueError: another name, and as the method. Layers, heads and tokens of a figure count from 1.
+        """
+        from attn._experiment_figures import figure
+
+        return figure(self, what, arguments, table, title, colours, options)
 
 
 def _head(head: Any, or_layer: bool = False) -> list[int]:

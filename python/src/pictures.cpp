@@ -92,8 +92,19 @@ std::string title_of(const Blocks& blocks, const Block& block, const Choice& cho
   return report_page::place_of(blocks, block, choice.head.value_or(0));
 }
 
-figure::Options options_for(const Block& block, const Choice& choice) {
+void colour(figure::Options& options, const std::string& scale, const std::string& colours) {
   using figure::Scale, figure::Colours;
+  options.scale = named<Scale>("scale", scale,
+                               {{"auto", Scale::automatic},
+                                {"linear", Scale::linear},
+                                {"row", Scale::row},
+                                {"log", Scale::log},
+                                {"diverging", Scale::diverging}});
+  options.colours = named<Colours>(
+      "colours", colours, {{"viridis", Colours::viridis}, {"cividis", Colours::cividis}, {"grey", Colours::grey}});
+}
+
+figure::Options options_for(const Block& block, const Choice& choice) {
   const Step& step = *find_step(choice.step);
   figure::Options options;
   const bool other_keys = !choice.key_tokens.empty() || block.weights().size(1) != block.weights().size(2);
@@ -101,15 +112,7 @@ figure::Options options_for(const Block& block, const Choice& choice) {
   options.rows = step.of_keys ? "keys" : step.pairs() ? "queries" : "tokens";
   options.columns = step.pairs() ? "keys" : "dimensions";
   options.values = choice.step == "weights" ? "weight" : choice.step;
-  options.scale = named<Scale>("scale", choice.scale,
-                               {{"auto", Scale::automatic},
-                                {"linear", Scale::linear},
-                                {"row", Scale::row},
-                                {"log", Scale::log},
-                                {"diverging", Scale::diverging}});
-  options.colours =
-      named<Colours>("colours", choice.colours,
-                     {{"viridis", Colours::viridis}, {"cividis", Colours::cividis}, {"grey", Colours::grey}});
+  colour(options, choice.scale, choice.colours);
   if (step.pairs()) options.key_tokens = choice.key_tokens;
   if (step.pairs()) options.keep = block.keep_in_any_head();
   for (std::int64_t d = 0; !step.pairs() && d < block.find(choice.step)->size(-1); ++d) {
@@ -190,6 +193,19 @@ nb::str figure_of_steps(const nb::list& steps, nb::handle figure, nb::handle ste
   return nb::str(svg.c_str(), svg.size());
 }
 
+// `axes`: what rows, columns and numbers are.
+nb::str figure_of_table(nb::handle table, const Texts& axes, Texts rows, Texts columns, const std::string& scale,
+                        nb::handle title, nb::handle colours) {
+  const Tensor matrix = read(table, "plot", "a table").tensor;
+  figure::Options options;
+  options.title = plain<std::string>(title, "plot", "title");
+  options.rows = axes.at(0), options.columns = axes.at(1), options.values = axes.at(2);
+  options.tokens = std::move(rows), options.key_tokens = std::move(columns);
+  colour(options, scale, plain<std::string>(colours, "plot", "colours"));
+  const std::string svg = without_gil([&] { return figure::heatmap(matrix, options); });
+  return nb::str(svg.c_str(), svg.size());
+}
+
 }  // namespace
 
 void bind_pictures(nb::module_& m) {
@@ -200,6 +216,8 @@ void bind_pictures(nb::module_& m) {
         nb::arg("title").none(), nb::arg("scale").none(), nb::arg("colours").none(), nb::arg("item"),
         nb::arg("layer").none(), nb::arg("head").none(), nb::arg("tokens").none(), nb::arg("key_tokens").none(),
         "A figure of named steps, as SVG.");
+  m.def("figure_of_table", &figure_of_table, nb::arg("table"), nb::arg("axes"), nb::arg("rows"), nb::arg("columns"),
+        nb::arg("scale"), nb::arg("title").none(), nb::arg("colours").none(), "A table as cells, as SVG.");
   m.def(
       "figure_page", [](const std::string& svg) { return figure::page(svg); }, nb::arg("svg"), "An SVG as a page.");
   m.def(
