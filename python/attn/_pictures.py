@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from attn._arguments import TORCH, framework, listed
 from attn._module_input import book_hint, is_model, refuse
 from attn.encoders import Encoder
@@ -47,6 +49,8 @@ def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
         return Steps(list(what.steps(ids).items()), words)
     if is_model(what):
         return _of_model(op, what, x, tokenizer, item)
+    if isinstance(what, (str, os.PathLike)):
+        refuse(op, "a model", "a path", "pass attn.load(path), or attn.Encoder(path)")
     if x is not None:
         refuse(op, "a module of attn or attn.torch, or a Hugging Face model, with an input", type(what).__name__,
                "attention weights alone take no input")  # fmt: skip

@@ -1,57 +1,12 @@
 // attn experiment: the numbers of tests/experiment/make_golden.py, what is printed, and what is refused.
+#include "command/experiment.hpp"
 
-#include "attn/random.hpp"
-#include "command/command.hpp"
 #include "command/help.hpp"
-#include "core/testing.hpp"
 
 namespace attn::test {
 namespace {
 
 using testing::AllOf;
-
-// A small Llama whose tokens are letters and digits.
-class Experiment : public Command {
- protected:
-  void SetUp() override {
-    Command::SetUp();
-    const std::filesystem::path tests = std::filesystem::path(ATTN_SOURCE) / "tests";
-    std::filesystem::copy(kTests / "lm/data/llama", path("llama"));
-    json vocabulary;
-    for (int id = 0; id < std::ssize(kTokens); ++id) vocabulary[kTokens.substr(static_cast<std::size_t>(id), 1)] = id;
-    std::ofstream(path("llama/tokenizer.json"))
-        << json{{"model", {{"vocab", vocabulary}, {"merges", json::array()}}}, {"decoder", {{"type", "Fuse"}}}};
-    golden_ = io::load((tests / "experiment/data/golden.safetensors").string());
-  }
-  Tensor golden(const std::string& name) const { return *golden_.find("llama." + name); }
-  // The letters of golden ids.
-  std::string text(const std::string& name) const {
-    std::string letters;
-    for (const double id : values(golden(name))) letters += kTokens[static_cast<std::size_t>(id)];
-    return letters;
-  }
-  std::string line(const std::string& flags) const {
-    return "attn experiment --model llama --text " + text("ids") + " " + flags;
-  }
-  json found(const std::string& flags) const { return json::parse(out_of(line(flags + " --json"))); }
-  std::string drawn(const std::string& flags) const {
-    out_of(line(flags + " --output drawn.svg"));
-    return read(path("drawn.svg"));
-  }
-  void expect_golden(const json& numbers, const std::string& name) const {
-    std::vector<double> all;
-    for (const auto& row : numbers) {
-      for (const auto& x : row) all.push_back(x.get<double>());
-    }
-    const Tensor whole = golden(name);  // of several layers, the last
-    const std::vector<double> expected = values(whole.rank() == 3 ? whole.select(0, whole.size(0) - 1) : whole);
-    ASSERT_EQ(all.size(), expected.size()) << name;
-    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], expected[i], 1e-5) << name << ' ' << i;
-  }
-
-  const std::string kTokens = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678";
-  io::NamedTensors golden_;
-};
 
 TEST_F(Experiment, APageHoldsTheFigureAndItsNumbers) {
   const auto below = [&](const std::string& flags) {
@@ -226,20 +181,6 @@ TEST_F(Experiment, TitlesFitEightyColumns) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << line;
 }
 
-TEST_F(Experiment, SaysThatItComparesSomethingWithItself) {
-  std::filesystem::create_symlink("llama", path("linked"));
-  for (const char* same : {"llama", "./llama", "linked"}) {
-    EXPECT_EQ(run(line(std::string("--other-model ") + same)).err,
-              "attn: --other-model is the model itself: nothing differs\n");
-  }
-  std::filesystem::copy(path("llama"), path("copied"));
-  EXPECT_EQ(run(line("--other-model copied")).err, "");
-  EXPECT_EQ(run(line("--next --other-text " + text("ids"))).err,
-            "attn: --other-text is the text itself: nothing differs\n");
-  EXPECT_EQ(run(line("--next --other-text AB")).err, "");
-}
-
-// All heads of a deep model take long, and a line that is no part of the output says how a first look does not.
 TEST_F(Experiment, ManyPassesAreAnnounced) {
   std::ofstream(path("t.txt")) << std::string(200, 'a');
   out_of(
@@ -271,77 +212,6 @@ TEST_F(Experiment, TakesAnEncoder) {
 }
 
 // A model beside itself with noise in its weights: what each of the two tells alone.
-TEST_F(Experiment, ComparesTwoModels) {
-  std::filesystem::copy(path("llama"), path("noisy"));
-  io::NamedTensors all = io::load(path("noisy/model.safetensors"));
-  Generator rng{7};
-  for (auto& [name, tensor] : all.tensors) {
-    const Tensor noise = rng.randn(tensor.shape());
-    for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor.data<float>()[i] += 0.05F * noise.data<float>()[i];
-  }
-  io::save_safetensors(path("noisy/model.safetensors"), all);
-  const auto of = [&](const char* model, const std::string& flags) {
-    return json::parse(out_of("attn experiment --json --text " + text("ids") + " --model " + model + " " + flags));
-  };
-  EXPECT_TRUE(of("llama", "")["ids"][0].is_number_integer());
-  for (const std::string edit : {"", "--without 1.2"}) {
-    const json both = of("llama", "--other-model noisy " + edit);
-    EXPECT_EQ(both["losses_changed"], of("noisy", edit)[edit.empty() ? "losses" : "losses_changed"]) << edit;
-    EXPECT_EQ(both["losses"], of("llama", edit)[edit.empty() ? "losses" : "losses_changed"]) << edit;
-    EXPECT_EQ(both["changes"], of("llama", "--changes --other-model noisy " + edit)["changes"]) << edit;
-    EXPECT_GT(both["changes"][1][3].get<double>(), 0.01);
-  }
-  const json next = of("llama", "--other-model noisy")["next"], alone = of("noisy", "--next --count 1")["next"];
-  EXPECT_TRUE(std::ranges::any_of(
-      next, [&](const json& n) { return n["id"] == alone[0]["id"] && n["chance_changed"] == alone[0]["chance"]; }));
-  const json scores = of("llama", "--scores --other-model noisy");
-  EXPECT_EQ(scores["induction_other"], of("noisy", "--scores")["induction"]);
-  EXPECT_EQ(scores["induction"], of("llama", "--scores")["induction"]);
-  for (const json& row : of("llama", "--other-model llama")["changes"]) EXPECT_EQ(row, json({0.0, 0.0, 0.0, 0.0}));
-  EXPECT_THAT(drawn("--other-model noisy"), HasSubstr("difference"));
-}
-
-TEST_F(Experiment, FollowsHeadsOverTheCheckpointsOfARun) {
-  std::ofstream(path("t.txt")) << "the cat sat on the mat, " << std::string(400, 'a');
-  const std::string train =
-      "attn train --text t.txt --layers 1 --heads 2 --width 8 --context 16 --batch 2 --out m.safetensors ";
-  out_of(train + "--steps 12 --keep-every 5 --save-every 3");
-  const std::string steps = "attn experiment --model m.safetensors --text 'the cat' --checkpoints";
-  const json all = json::parse(out_of(steps + " --json"))["checkpoints"];
-  ASSERT_EQ(all.size(), 2u);
-  for (const json& at : all) {
-    const std::string step = std::to_string(at["step"].get<int>());
-    const std::string alone = "attn experiment --json --text 'the cat' --model m.step-" + step + ".safetensors";
-    EXPECT_EQ(at["loss"], json::parse(out_of(alone))["loss"]);
-    EXPECT_EQ(at["previous"], json::parse(out_of(alone + " --scores"))["previous"]);
-  }
-  EXPECT_EQ(all[1]["step"], 10);
-  EXPECT_THAT(out_of(steps + " --output steps.svg"), AllOf(HasSubstr("induction"), HasSubstr("  10  ")));
-  EXPECT_THAT(read(path("steps.svg")), HasSubstr("loss / first loss"));
-  // Another run of this name: its models alone.
-  EXPECT_THAT(run(train + "--steps 4").err, HasSubstr("--force"));
-  out_of(train + "--steps 4 --keep-every 4 --force");
-  EXPECT_FALSE(std::filesystem::exists(path("m.step-5.safetensors")));
-  EXPECT_EQ(json::parse(out_of(steps + " --json"))["checkpoints"].size(), 1u);
-}
-
-TEST_F(Experiment, ARunInAFolderKeepsItsModelsThere) {
-  std::ofstream out(path("t.txt"));
-  for (int i = 0; i < 40; ++i) out << text("ids");
-  out.close();
-  const std::string train = "attn train --from llama --text t.txt --out tuned --context 8 --batch 2 --warmup 1 ";
-  out_of(train + "--steps 4 --keep-every 2 --save-every 100");
-  const std::string steps = "attn experiment --model tuned --text " + text("ids") + " --checkpoints --json";
-  const json all = json::parse(out_of(steps))["checkpoints"];
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0]["step"], 2);
-  const json last = json::parse(out_of("attn experiment --json --model tuned --text " + text("ids")));
-  EXPECT_EQ(all[1]["loss"], last["loss"]);  // the model of the last step is kept, too
-  EXPECT_NE(all[0]["loss"], last["loss"]);
-  out_of(train + "--steps 3 --keep-every 3 --force");
-  EXPECT_EQ(json::parse(out_of(steps))["checkpoints"].size(), 1u);
-}
-
 TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   for (const char* flags : {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--next --hide 1 --tokens A B",
                             "--effects", "--lens --skip 1:mlp", "--attribution --hide 1", "--rollout --scale 1.1=0.5",
@@ -438,7 +308,7 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   }
   refused("--lens --other-model llama",
           "nothing or --next or --effects or --changes or --scores beside it; found --lens");
-  refused("--other-text b", "--next or --effects beside it; found none of them");
+  refused("--other-text b --lens", "nothing or --next or --effects beside it; found --lens");
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors", "a vocabulary of 61", 3);
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",
           "vocabulary of 61", 3);

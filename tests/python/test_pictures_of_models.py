@@ -155,3 +155,9 @@ def test_two_stacks_are_named():
         attn.report(model, inputs)
     with pytest.raises(ValueError, match=r"one stack.*decoder_input_ids=ids.*encoder_attentions"):
         attn.report(transformers.T5ForConditionalGeneration(config).eval(), ids)
+
+
+def test_a_path_is_to_be_read_first():
+    for call in (attn.report, attn.plot):
+        with pytest.raises(ValueError, match=r"found a path; pass attn.load\(path\), or attn.Encoder\(path\)"):
+            call("model.gguf", "some words")

@@ -41,7 +41,8 @@ constexpr const char* kExperimentNotes =
     "head.\n\n"
     "--patch-from T2 puts parts of the text into a pass on T2, which has as many tokens, and tells how much of the "
     "logit difference of the two --tokens comes back. Changes act in both texts. With --other-model or --other-text "
-    "the two are compared, both with the same changes. Of two models alone losses, next tokens and heads are told "
+    "the two are compared, both with the same changes. Of two texts alone the losses of all tokens are told. Of two "
+    "models alone losses, next tokens and heads are told "
     "together, and the figure shows what the other adds to each token's loss; with --changes, --scores or --effects "
     "it shows heads.\n\n"
     "A figure goes to the terminal, or with --output to an SVG or PNG file, or to a page that has the tables, too. "
@@ -93,7 +94,7 @@ void require_used(const Verb& verb, const std::string& what) {
   if (what == "--checkpoints" && verb.given("--colours")) {
     refuse("--colours", "it only with figures of cells", what);
   }
-  only_with("--other-text", {"--next", "--effects"});
+  only_with("--other-text", {"", "--next", "--effects"});
   if (verb.given("--by") && !verb.given("--without") && !verb.given("--keep-only") && what != "--effects") {
     refuse("--by", "--without, --keep-only or --effects beside it", "none");
   }
@@ -113,15 +114,20 @@ Tensor ids_of_text(const TextModel& model, const Tokenizer& tokenizer, const std
   return Tensor::from(std::span<const std::int64_t>(ids), {std::ssize(ids)});
 }
 
-Reading reading_of(const std::string& model, const std::string& tokenizer, const std::string& text, const char* flag) {
-  Reading reading;
-  reading.model = load_reader(model);
-  reading.tokenizer = reading.model->tokenizer(tokenizer);
+Reading reading_of(std::shared_ptr<TextModel> model, std::shared_ptr<Tokenizer> tokenizer, const std::string& text,
+                   const char* flag) {
+  Reading reading{.model = std::move(model), .tokenizer = std::move(tokenizer), .ids = {}, .tokens = {}};
   reading.ids = ids_of_text(*reading.model, *reading.tokenizer, text, flag);
   for (std::int64_t i = 0; i < reading.ids.numel(); ++i) {
     reading.tokens.push_back(reading.tokenizer->decode(reading.ids.data<std::int64_t>()[i]));
   }
   return reading;
+}
+
+Reading reading_of(const std::string& path, const std::string& tokenizer, const std::string& text, const char* flag) {
+  std::shared_ptr<TextModel> model = load_reader(path);
+  std::shared_ptr<Tokenizer> its = model->tokenizer(tokenizer);
+  return reading_of(std::move(model), std::move(its), text, flag);
 }
 
 // Two models are compared token by token, so that both must read the same ones.
@@ -249,7 +255,8 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     const auto pair = ids_of(one, flags.tokens, 2);
     return patched(one, edits, *other, {pair[0], pair[1]}, flags.heads);
   }
-  return other ? side_by_side(one, edits, *other) : losses(one, edits, nullptr);
+  if (!other) return losses(one, edits, nullptr);
+  return one.model == other->model ? losses_of_both(one, edits, *other) : side_by_side(one, edits, *other);
 }
 
 // The changes act in the pass of the other text, or of the other model, as well.
@@ -319,12 +326,12 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const Reading one = reading_of(flags.model, flags.tokenizer, text, text_flag);
   std::optional<Reading> other;
   if (what == "--patch-from") {
-    other = reading_of(flags.model, flags.tokenizer, flags.patch_from, "--patch-from");
+    other = reading_of(one.model, one.tokenizer, flags.patch_from, "--patch-from");
     const std::int64_t count = one.ids.numel(), others = other->ids.numel();
     if (count != others) refuse("--patch-from", formatted("a text of {} tokens", count), formatted("{}", others));
   }
   const bool of_text = verb.given("--other-text");
-  if (of_text) other = reading_of(flags.model, flags.tokenizer, flags.other_text, "--other-text");
+  if (of_text) other = reading_of(one.model, one.tokenizer, flags.other_text, "--other-text");
   if (verb.given("--other-model")) {
     require_model("--other-model", flags.other_model);
     other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
@@ -389,7 +396,8 @@ void define_experiment(Verb& verb, int&) {
   verb.add_option("--tokens TOKEN…", flags->tokens, "The tokens whose chances or logits are told, one or two of them.");
   const Option& other =
       verb.add_option("--other-model MODEL", flags->other_model, "Compare with this model.").not_beside(exact);
-  verb.add_option("--other-text TEXT", flags->other_text, "Compare with this text, with --next or --effects.")
+  verb.add_option("--other-text TEXT", flags->other_text,
+                  "Compare with this text: losses, or with --next or --effects.")
       .not_beside(exact)
       .not_beside(other);
   verb.group("Options");

@@ -29,10 +29,10 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& config, std::i
                std::vector<std::string>& notes);
 By by_named(const std::string& name);
 
-// A model and the text that it reads.
+// A model and the text that it reads. Of two texts one model reads both.
 struct Reading {
-  std::unique_ptr<TextModel> model;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<TextModel> model;
+  std::shared_ptr<Tokenizer> tokenizer;
   Tensor ids;
   std::vector<std::string> tokens;
 
@@ -57,6 +57,8 @@ struct Found {
 // Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
 // is not null.
 Found losses(const Reading& one, const Edits& edits, const Reading* other);
+// Of two texts, which may differ in length, both with `edits`.
+Found losses_of_both(const Reading& one, const Edits& edits, const Reading& other);
 // Tells the `count` likeliest, or those of `tokens`; of two also the difference of their logits.
 Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count,
                   const std::vector<std::int64_t>& tokens);
