@@ -59,6 +59,7 @@ class ChatTemplate {
 
  private:
   struct Program;
+  const Program& program() const;
   std::shared_ptr<const Program> program_;
 };
 

@@ -24,10 +24,15 @@ Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueez
 }  // namespace
 
 Tensor pool(const Tensor& hidden, Pooling pooling, bool normalised) {
+  if (!hidden.defined() || hidden.rank() != 2 || hidden.size(0) == 0) {
+    throw Error(Error::Kind::shape, "pool", "hidden (tokens, width) of at least one token",
+                hidden.defined() ? hidden.shape().str() : "no tensor");
+  }
+  const Tensor states = hidden.to(DType::f32).contiguous();
   const std::int64_t width = hidden.size(1);
   const Tensor vector = Tensor::empty({width});
   const std::int64_t rows = pooling == Pooling::mean ? hidden.size(0) : 1;
-  const float* from = hidden.data<float>();
+  const float* from = states.data<float>();
   double squares = 0;
   for (std::int64_t j = 0; j < width; ++j) {
     double sum = 0;

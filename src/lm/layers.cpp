@@ -1,5 +1,7 @@
 #include "attn/layers.hpp"
 
+#include <string>
+
 #include "attn/error.hpp"
 #include "lm/names.hpp"
 #include "ops/embedding.hpp"
@@ -17,6 +19,11 @@ Tensor one_text(const Tensor& ids, const LanguageModelConfig& config) {
 template <class Turns>
 void run(const std::vector<std::unique_ptr<Block>>& blocks, std::string_view prefix, Tensor x, const Turns& turns,
          const std::set<std::size_t>& wanted, const LayerSteps& each) {
+  if (!each) throw Error(Error::Kind::argument, "read_layers", "a function for each layer", "none");
+  if (!wanted.empty() && *wanted.rbegin() >= blocks.size()) {
+    throw Error(Error::Kind::argument, "read_layers", "layers from 0 to " + std::to_string(blocks.size() - 1),
+                std::to_string(*wanted.rbegin()));
+  }
   const NoGrad no_grad;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const bool shown = wanted.empty() || wanted.contains(i);

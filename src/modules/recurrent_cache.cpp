@@ -26,6 +26,9 @@ RecurrentCache::RecurrentCache(const RecurrentCacheConfig& c) : config_(c) {
                                    {"taps", c.taps},
                                    {"channels", c.channels + 1}})
     require_positive(kRecurrentCache, name, size);
+  constexpr std::int64_t kMostItems = std::int64_t{1} << 31;
+  if (c.batch > kMostItems)
+    throw Error(Error::Kind::argument, kRecurrentCache, "a batch of at most 2^31", std::to_string(c.batch));
   if (c.dtype != DType::f32 && c.dtype != DType::bf16)
     throw Error(Error::Kind::dtype, kRecurrentCache, "states in float32 or bfloat16", std::string(name(c.dtype)));
   as_kv_ = {.batch = c.batch, .kv_heads = c.heads, .head_dim = c.key_dim, .value_dim = c.value_dim, .dtype = c.dtype};

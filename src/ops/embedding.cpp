@@ -41,6 +41,7 @@ Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
   require_present(table);
   const Tensor &tokens = table.value, &scales = table.scales;
   const std::int64_t width = tokens.size(1);
+  check_ids(ids, tokens.size(0), ids.size(-1));
   const Tensor x = Tensor::empty({ids.size(0), ids.size(1), width}), rows = x.view({-1, width});
   const DType of_scale = scales.defined() || table.blocks ? DType::f32 : tokens.dtype();
   const auto factor = static_cast<float>(Tensor::full({1}, scale, of_scale).item());

@@ -24,7 +24,7 @@ const float* at(const Tensor& x, std::int64_t first) { return x.defined() ? x.da
 Norm::Norm(NormForm form, std::int64_t width, double epsilon, std::string_view name) : form_(form), epsilon_(epsilon) {
   require_positive(op(), "width", width);
   require_finite(op(), "epsilon", epsilon, 0);
-  if (form == NormForm::layer && epsilon == 0) throw Error(Error::Kind::argument, op(), "a finite epsilon > 0", "0");
+  if (epsilon == 0) throw Error(Error::Kind::argument, op(), "a finite epsilon > 0", "0");
   const std::string prefix = name.empty() ? "" : std::string(name) + ".";
   weight = {prefix + "weight", form == NormForm::rms_plus_one ? Tensor::zeros({width}) : Tensor::ones({width}), {}};
   bias = {prefix + "bias", form == NormForm::layer ? Tensor::zeros({width}) : Tensor{}, {}};
@@ -49,6 +49,7 @@ Tensor Norm::forward(const Tensor& x, Trace* trace) {
 Tensor Norm::forward(const Tensor& x, DType dtype) {
   require_present(weight);
   require_norm_input(op(), x, weight.value.numel(), dtype);
+  if (form_ == NormForm::layer) require_norm_input(op(), x, bias.value.numel(), dtype);
   x_ = x.contiguous();
   mean_ = form_ == NormForm::layer ? Tensor::empty({row_count(x)}) : Tensor{};
   rstd_ = Tensor::empty({row_count(x)});
@@ -67,14 +68,16 @@ Tensor Norm::normalised(DType dtype) const {
   const Tensor y = Tensor::empty(x_.shape(), dtype);
   const std::int64_t rows = row_count(x_), width = x_.size(-1), some = run(kRows);
   const auto epsilon = static_cast<float>(epsilon_);
-  const float* scale = weight.value.data<float>();
+  // Somebody may have put a column, or one number for all, in place of the weights.
+  const Tensor scales = weight.value.contiguous(), biases = bias.value.contiguous();
+  const float* scale = scales.data<float>();
   const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for((rows + some - 1) / some, 0, 8 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
     const std::int64_t first = task * some, count = std::min(some, rows - first);
     const float* x = at(x_, first * width);
     float* rstd = rstd_.data<float>() + first;
     if (form_ == NormForm::layer) {
-      kernel.layer_norm({count, width, x, scale, bias.value.data<float>(), epsilon, element(dtype),
+      kernel.layer_norm({count, width, x, scale, biases.data<float>(), epsilon, element(dtype),
                          address(y, first * width), mean_.data<float>() + first, rstd});
     } else {
       kernel.rms_norm({count, width, x, scale, added(form_), epsilon, form_ == NormForm::rms, element(dtype),
@@ -95,7 +98,8 @@ Tensor Norm::backward(const Tensor& dy, const Tensor& residual) {
   const std::int64_t tasks = (rows + some - 1) / some;
   const Tensor d_weight = Tensor::zeros({tasks, width});
   const Tensor d_bias = form_ == NormForm::layer ? Tensor::zeros({tasks, width}) : Tensor{};
-  const float* scale = weight.value.data<float>();
+  const Tensor scales = weight.value.contiguous();
+  const float* scale = scales.data<float>();
   const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for(tasks, 0, 16 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
     const std::int64_t row = task * some, first = row * width, count = std::min(some, rows - row);

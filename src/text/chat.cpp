@@ -165,6 +165,11 @@ ChatTemplate ChatTemplate::of(const Tokenizer& tokenizer) {
   return made;
 }
 
+const ChatTemplate::Program& ChatTemplate::program() const {
+  if (program_) return *program_;
+  throw Error(Error::Kind::argument, "ChatTemplate", "a template that was parsed", "none");
+}
+
 std::string ChatTemplate::format(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   jinja::List all;
   for (const ChatMessage& message : messages) {
@@ -174,18 +179,18 @@ std::string ChatTemplate::format(std::span<const ChatMessage> messages, const Ch
     fields.set(jinja::text("content"), jinja::text(message.content));
     all.push_back(jinja::dict(std::move(fields)));
   }
-  return program_->render(variables_of(jinja::list(std::move(all)), options.generation_prompt), options);
+  return program().render(variables_of(jinja::list(std::move(all)), options.generation_prompt), options);
 }
 
 std::string ChatTemplate::format(std::string_view json, const ChatOptions& options) const {
-  return program_->render(variables_of(jinja::from_json(json, kOrigin), options.generation_prompt), options);
+  return program().render(variables_of(jinja::from_json(json, kOrigin), options.generation_prompt), options);
 }
 
 std::vector<std::string> ChatTemplate::unnamed(std::string_view json) const {
   const Value given = jinja::from_json(json, kOrigin);
   variables_of(given, true);  // throws for another shape
   std::vector<std::string> found;
-  Words words = program_->words;
+  Words words = program().words;
   const auto look = [&](const Value& object, const char* named_elsewhere, const std::string& where) {
     for (const auto& [key, value] : object.dict()->entries()) {
       const std::string name = *key.text();

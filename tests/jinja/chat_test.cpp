@@ -167,5 +167,15 @@ TEST(Chat, ConversationsAreReadAsTransformersReadsThem) {
   EXPECT_THROW(chat.format(std::string(R"([{"role": "user"}])").append(1, '\0').append("lost")), Error);
 }
 
+TEST(ChatTemplate, AnEmptyOneSaysSo) {
+  ChatTemplate empty, parsed = ChatTemplate::parse("{{ messages[0].content }}");
+  const ChatTemplate moved = std::move(parsed);
+  EXPECT_EQ(moved.format("[{\"role\": \"user\", \"content\": \"x\"}]"), "x");
+  for (const ChatTemplate* one : {&empty, &parsed}) {
+    EXPECT_THROW(one->format("[]"), Error);
+    EXPECT_THROW(one->unnamed("[]"), Error);
+  }
+}
+
 }  // namespace
 }  // namespace attn::test

@@ -42,6 +42,17 @@ TEST(Encoder, ATextIsTheSameWhateverIsBesideIt) {
   }
 }
 
+TEST(Encoder, PoolsNothingOfNoTokens) {
+  for (const Pooling pooling : {Pooling::first, Pooling::mean}) {
+    expect_error(Error::Kind::shape, {"at least one token", "(0, 3)"}, [&] {
+      pool(Tensor::ones({0, 3}), pooling, false);
+    });
+    expect_error(Error::Kind::shape, {"at least one token"}, [&] { pool(Tensor(), pooling, false); });
+    const Tensor column = Tensor::of({{1.0, 9.0}, {3.0, 9.0}}).transpose(0, 1).slice(0, 0, 1);
+    EXPECT_EQ(values(pool(column, pooling, false)), (std::vector<double>{1, 3}));
+  }
+}
+
 TEST(Encoder, PoolsHiddenStates) {
   Encoder encoder = load_encoder(kBert);
   const Texts texts{{5, 7, 11, 2}};

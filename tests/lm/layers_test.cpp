@@ -1,6 +1,7 @@
 // A model that is read a layer at a time records what a trace of the whole model does.
 #include "attn/layers.hpp"
 
+#include "attn/gpt.hpp"
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -48,6 +49,31 @@ TEST(Layers, AreThoseOfTheWholeModel) {
   Generator rng(4);
   LanguageModel model(small(3), rng, Initial::drawn);
   expect_same_steps(model, ids, 3);
+}
+
+TEST(Layers, RefusesWhatIsNotThere) {
+  Generator rng(1);
+  GPT gpt({.vocab_size = 20, .context_length = 8, .layers = 2, .heads = 2, .width = 8}, rng);
+  const Tensor ids = Tensor::zeros({3}, DType::i64);
+  const auto nothing = [](std::size_t, const Trace&) {};
+  expect_error(Error::Kind::argument, {"layers from 0 to 1", "99"}, [&] { read_layers(gpt, ids, {0, 99}, nothing); });
+  expect_error(Error::Kind::argument, {"a function for each layer"}, [&] { read_layers(gpt, ids, {}, {}); });
+}
+
+// Its rows may have been replaced by fewer.
+TEST(Layers, AnEmbeddingHasARowForEachToken) {
+  Generator rng(1);
+  GPT gpt({.vocab_size = 20, .context_length = 8, .layers = 1, .heads = 2, .width = 8}, rng);
+  gpt.embedding.value = Tensor::ones({3, 8});
+  const Tensor ids = Tensor::full({2}, 19, DType::i64);
+  expect_error(Error::Kind::argument, {"token ids in [0, 3)", "19"}, [&] { gpt.forward(ids); });
+}
+
+TEST(Layers, AModelWithoutInitialWeightsReadsZeros) {
+  Generator rng(1);
+  GPT gpt({.vocab_size = 20, .context_length = 8, .layers = 1, .heads = 2, .width = 8}, rng, Initial::none);
+  const Tensor logits = gpt.forward(Tensor::full({2}, 19, DType::i64));
+  EXPECT_EQ(values(logits), std::vector<double>(static_cast<std::size_t>(logits.numel()), 0.0));
 }
 
 }  // namespace

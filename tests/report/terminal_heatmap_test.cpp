@@ -60,5 +60,12 @@ TEST(TerminalHeatmap, LabelsCannotDriveTheTerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\u202e")));
 }
 
+TEST(TerminalHeatmap, AnyNumberOfColumnsIsTaken) {
+  const std::string wide = fig::terminal_heatmap(some_weights(), {}, {.columns = 4096});
+  for (const std::size_t columns : {std::size_t{1} << 63, SIZE_MAX}) {
+    EXPECT_EQ(fig::terminal_heatmap(some_weights(), {}, {.columns = columns}), wide);
+  }
+}
+
 }  // namespace
 }  // namespace attn::test

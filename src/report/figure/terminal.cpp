@@ -11,7 +11,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr std::size_t kTerminalLabel = 14, kWidestCell = 6, kNumberCell = 6, kFewestColumns = 20;
+constexpr std::size_t kTerminalLabel = 14, kWidestCell = 6, kNumberCell = 6, kFewestColumns = 20, kWidestText = 4096;
 constexpr std::string_view kReset = "\x1b[0m";
 
 // The nearest colour of xterm's 6 × 6 × 6 cube, whose levels are 0, 95, 135, 175, 215, 255.
@@ -107,7 +107,7 @@ class Drawing {
 
   // The scale of the blocks or colours, where there are any, and what the marks mean.
   std::string legend(std::size_t width, std::size_t indent) const {
-    const std::size_t columns = std::max<std::size_t>(options_.columns, kFewestColumns);
+    const std::size_t columns = std::clamp<std::size_t>(options_.columns, kFewestColumns, kWidestText);
     std::vector<Part> parts;
     if (scale_.range().any() && !(has_numbers(width) && options_.depth == Depth::none)) {
       parts.push_back(bar(columns - indent));
@@ -190,7 +190,7 @@ std::string header(const std::vector<std::string>& columns, std::size_t cell, st
 
 std::string terminal_heatmap(const Tensor& weights, const Options& options, const TerminalOptions& terminal) {
   validate("terminal_heatmap", weights, 2, 2, "a matrix (queries, keys) that is not empty", options);
-  const std::size_t columns = std::max<std::size_t>(terminal.columns, kFewestColumns);
+  const std::size_t columns = std::clamp<std::size_t>(terminal.columns, kFewestColumns, kWidestText);
   std::size_t label_width = 0;
   for (const std::string& l : labels_of(options.tokens, weights.size(0), 1, kTerminalLabel)) {
     label_width = std::max(label_width, columns_of(l));

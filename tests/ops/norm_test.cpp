@@ -1,0 +1,30 @@
+// Norms of weights that somebody else has put in place.
+#include "attn/norm.hpp"
+
+#include "core/testing.hpp"
+
+namespace attn::test {
+namespace {
+
+// Somebody may put a column, or one number for all, in place of a norm's weights.
+TEST(Norm, ReadsWeightsOfAnyStrides) {
+  const Tensor x = Tensor::of({{1.0, 2.0, 4.0}, {3.0, -1.0, 0.5}});
+  for (const NormForm form : {NormForm::layer, NormForm::rms, NormForm::rms_plus_one}) {
+    Norm column(form, 3, 1e-5), packed(form, 3, 1e-5);
+    column.weight.value = Tensor::of({{1.0, 9.0}, {2.0, 9.0}, {3.0, 9.0}}).select(1, 0);
+    packed.weight.value = column.weight.value.clone();
+    EXPECT_TRUE(identical(column.forward(x), packed.forward(x)));
+    EXPECT_TRUE(identical(column.backward(x).x, packed.backward(x).x));
+    column.weight.value = Tensor::ones({1}).expand({3}), packed.weight.value = Tensor::ones({3});
+    EXPECT_TRUE(identical(column.forward(x), packed.forward(x)));
+    column.weight.value = Tensor::ones({2});
+    expect_error(Error::Kind::shape, {}, [&] { column.forward(x); });
+    expect_error(Error::Kind::argument, {"epsilon > 0"}, [&] { Norm(form, 3, 0); });
+  }
+  Norm layer(NormForm::layer, 3, 1e-5);
+  layer.bias.value = Tensor::ones({2});
+  expect_error(Error::Kind::shape, {}, [&] { layer.forward(x); });
+}
+
+}  // namespace
+}  // namespace attn::test
