@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 #include <string>
 
 #include "attn/error.hpp"
@@ -34,9 +35,38 @@ void check(const AdamWConfig& c) {
 }
 
 void require_gradient(const Parameter& p) {
-  if (!(p.grad.shape() == p.value.shape()) || p.grad.dtype() != DType::f32) {
+  require_float32(kAdamW, ("the gradient of " + p.name).c_str(), p.grad);
+  if (!(p.grad.shape() == p.value.shape())) {
     throw Error(Error::Kind::shape, kAdamW,
                 "a float32 gradient of the shape of " + p.name + ", " + p.value.shape().str(), p.grad.shape().str());
+  }
+}
+
+// A weight may have been replaced since the optimizer was made.
+void require_as_made(const Parameter& p, const Tensor& mean) {
+  require_float32(kAdamW, p.name.c_str(), p.value);
+  if (!(p.value.shape() == mean.shape()) || !p.value.is_contiguous()) {
+    throw Error(Error::Kind::shape, kAdamW, p.name + " as it was, contiguous, of shape " + mean.shape().str(),
+                p.value.is_contiguous() ? p.value.shape().str() : "strides", "make an optimizer of the new weights");
+  }
+  if (p.grad.defined()) require_gradient(p);
+}
+
+// Returns how many steps a state has taken.
+std::int64_t checked_steps(const Tensor& steps) {
+  const std::int64_t count = steps.data<std::int64_t>()[0];
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // which double still counts
+  if (count < 0 || count > kMost) throw Error(Error::Kind::data, kAdamW, "steps from 0 to 2^53", std::to_string(count));
+  return count;
+}
+
+void require_moments(const std::string& name, const Tensor& moments) {
+  const bool squares = name.starts_with("exp_avg_sq.");
+  const Tensor all = moments.contiguous();
+  for (const float x : std::span(all.data<float>(), static_cast<std::size_t>(all.numel()))) {
+    if (std::isfinite(x) && (!squares || x >= 0)) continue;
+    throw Error(Error::Kind::data, kAdamW, name + (squares ? " finite and of at least 0" : " finite"),
+                shortest_decimal(static_cast<double>(x)));
   }
 }
 
@@ -63,6 +93,7 @@ void AdamW::step(double rate, double grad_factor) {
   if (!(rate >= 0 && std::isfinite(rate))) {
     throw Error(Error::Kind::argument, kAdamW, "a finite learning rate of at least 0", std::to_string(rate));
   }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) require_as_made(*parameters_[i], mean_[i]);
   ++steps_;
   const auto n = static_cast<double>(steps_);
   const double mean_correction = 1 - std::pow(config_.beta1, n), square_correction = 1 - std::pow(config_.beta2, n);
@@ -70,7 +101,6 @@ void AdamW::step(double rate, double grad_factor) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& p = *parameters_[i];
     if (!p.grad.defined()) continue;
-    require_gradient(p);
     const Tensor grad = p.grad.contiguous();
     const double decay = p.value.rank() >= 2 ? config_.weight_decay : 0;
     for_runs(grad.numel(), 20, [&](std::int64_t first, std::int64_t count) {
@@ -89,7 +119,9 @@ StateDict AdamW::state_dict() const {
   steps.data<std::int64_t>()[0] = steps_;
   state.emplace("steps", steps);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    state.emplace("exp_avg." + parameters_[i]->name, mean_[i]);
+    if (!state.emplace("exp_avg." + parameters_[i]->name, mean_[i]).second) {
+      throw Error(Error::Kind::argument, kAdamW, "parameters of different names, for a state", parameters_[i]->name);
+    }
     state.emplace("exp_avg_sq." + parameters_[i]->name, square_[i]);
   }
   return state;
@@ -109,10 +141,14 @@ void AdamW::load_state_dict(const StateDict& state) {
       throw Error(Error::Kind::dtype, kAdamW, name + " of dtype " + std::string(attn::name(tensor.dtype())),
                   attn::name(given.dtype()));
     }
+    name == "steps" ? void(checked_steps(given)) : require_moments(name, given);
+  }
+  for (const auto& [name, tensor] : state) {
+    if (!mine.contains(name)) throw Error(Error::Kind::data, kAdamW, "only this optimizer's state", name);
   }
   for (const auto& [name, tensor] : mine) {
     if (name == "steps") {
-      steps_ = state.at(name).data<std::int64_t>()[0];
+      steps_ = checked_steps(state.at(name));
     } else {
       tensor.copy_from(state.at(name));
     }

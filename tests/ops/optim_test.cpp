@@ -69,6 +69,42 @@ TEST(AdamW, AStateContinuesBitForBit) {
   expect_error(Error::Kind::dtype, {"float32"}, [&] { other.load_state_dict(saved); });
 }
 
+TEST(AdamW, RefusesStatesThatNoRunHas) {
+  std::mt19937 rng(1);
+  Parameter a = parameter(rng, "a", {2, 3});
+  AdamW optimizer({&a});
+  optimizer.step(0.1);
+  const auto refuse = [&](const char* name, const Tensor& value, const std::vector<std::string>& parts) {
+    StateDict state = optimizer.state_dict();
+    state[name] = value;
+    expect_error(Error::Kind::data, parts, [&] { optimizer.load_state_dict(state); });
+    EXPECT_EQ(optimizer.steps(), 1);
+  };
+  refuse("steps", Tensor::full({1}, -1, DType::i64), {"steps from 0", "-1"});
+  refuse("steps", Tensor::full({1}, 1e18, DType::i64), {"steps from 0 to 2^53"});
+  refuse("exp_avg_sq.a", Tensor::full({2, 3}, -1), {"exp_avg_sq.a finite and of at least 0", "-1"});
+  refuse("exp_avg.a", Tensor::full({2, 3}, std::nan("")), {"exp_avg.a finite", "nan"});
+  refuse("exp_avg.b", Tensor::zeros({2, 3}), {"only this optimizer's state", "exp_avg.b"});
+  Parameter twice = parameter(rng, "a", {2, 3});
+  const AdamW both({&a, &twice});
+  expect_error(Error::Kind::argument, {"different names"}, [&] { both.state_dict(); });
+}
+
+TEST(AdamW, RefusesWeightsThatWereReplaced) {
+  Parameter p{"p", Tensor::ones({2}), Tensor::ones({2})};
+  AdamW optimizer({&p});
+  p.value = p.grad = Tensor::ones({100000});
+  expect_error(Error::Kind::shape, {"p as it was", "(2,)", "(100000,)"}, [&] { optimizer.step(0.1); });
+  p.value = Tensor::ones({2, 2}).select(1, 0), p.grad = Tensor::ones({2});
+  expect_error(Error::Kind::shape, {"p as it was", "strides"}, [&] { optimizer.step(0.1); });
+  p.value = Tensor::ones({2}), p.grad = Tensor::ones({2}, DType::f64);
+  expect_error(Error::Kind::dtype, {"the gradient of p", "float64"}, [&] { optimizer.step(0.1); });
+  EXPECT_EQ(optimizer.steps(), 0);
+  p.grad = Tensor::ones({2});
+  optimizer.step(0.1);
+  EXPECT_EQ(optimizer.steps(), 1);
+}
+
 TEST(AdamW, HugeGradientsStayFinite) {
   Parameter p{"p", Tensor::ones({20}), Tensor::full({20}, 3e38)};
   AdamW optimizer({&p});
