@@ -40,19 +40,13 @@ void require_numbers(const Parameter& p) {
               "load the model in one of these");
 }
 
-bool is_mask(std::string_view name) { return name == "mask" || name.ends_with(".mask"); }
-
-// The buffer of the book's classes: true above the diagonal, where a key is hidden. Modules here make their own.
 bool hides_later_keys(const Tensor& mask) {
-  if (mask.rank() != 2 || mask.size(0) != mask.size(1)) return false;
-  const Tensor numbers = mask.to(DType::f32).contiguous();
-  const float* number = numbers.data<float>();
-  for (std::int64_t i = 0; i < mask.size(0); ++i) {
-    for (std::int64_t j = 0; j < mask.size(1); ++j) {
-      if (*number++ != (j > i ? 1.0f : 0.0f)) return false;
-    }
+  const std::int64_t tokens = mask.rank() == 2 ? mask.size(0) : 0;
+  bool causal = tokens > 0 && tokens == mask.size(1);
+  for (std::int64_t i = 0; causal && i < tokens * tokens; ++i) {
+    causal = mask.at({i / tokens, i % tokens}) == (i % tokens > i / tokens ? 1.0 : 0.0);
   }
-  return true;
+  return causal;
 }
 
 }  // namespace
@@ -82,13 +76,15 @@ void Module::load_state_dict(const StateDict& state) {
     }
   }
   for (const auto& [key, value] : state) {
-    bool known = is_mask(key);
-    if (known && !hides_later_keys(value)) {
-      throw Error(Error::Kind::data, "load_state_dict", key + " that hides the keys after each query", "another mask",
-                  "leave it out: modules make their own masks");
-    }
-    for (const Parameter* p : mine) known = known || p->name == key;
+    // Beside the weights of a module may stand its mask: "heads.0.mask" beside "heads.0.W_query.weight".
+    const bool mask = key == "mask" || key.ends_with(".mask");
+    const std::string_view module = std::string_view(key).substr(0, key.size() - 4 * mask);
+    bool known = false;
+    for (const Parameter* p : mine) known = known || (mask ? p->name.starts_with(module) : p->name == key);
     if (!known) throw Error(Error::Kind::data, "load_state_dict", "only this module's parameters", key);
+    if (mask && !hides_later_keys(value)) {
+      throw Error(Error::Kind::data, "load_state_dict", key + " that hides the keys after each query", "another mask");
+    }
   }
   for (Parameter* p : mine) p->value = state.at(p->name).to(p->value.dtype()).clone();
 }

@@ -173,9 +173,14 @@ TEST_F(Run, WeightsAreNamedAndShapedAsInPyTorch) {
 TEST_F(Run, MaskBuffersOfAStateDictAreAllowed) {
   out_of("attn run causal --input x.csv --d-out 2 --save-weights w.safetensors");
   io::NamedTensors weights = io::load(path("w.safetensors"));
-  weights.tensors.emplace_back("mask", Tensor::ones({6, 6}));
+  Tensor mask = Tensor::zeros({6, 6});
+  for (std::int64_t i = 0; i < 6; ++i) mask.select(0, i).slice(0, i + 1, 6).fill(1);
+  weights.tensors.emplace_back("mask", mask);
   io::save_safetensors(path("w.safetensors"), weights);
   EXPECT_EQ(out_of("attn run causal --input x.csv --d-out 2 --weights w.safetensors"), kCausal);
+  mask.fill(1);
+  io::save_safetensors(path("w.safetensors"), weights);
+  refused("attn run causal --input x.csv --d-out 2 --weights w.safetensors", 3, {"mask that hides the keys after each"});
 }
 
 TEST_F(Run, StepsAreSavedByName) {
