@@ -172,6 +172,38 @@ TEST_F(TrainTest, ReplacesAModelOnlyByForce) {
   EXPECT_EQ(result("m"), result("new"));
 }
 
+TEST_F(TrainTest, ForceRemovesNothingThatNoRunWrote) {
+  const std::string tiny = "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 ";
+  out_of(tiny + "--out m.safetensors --keep-every 1");
+  for (const char* name : {"m.step-99.safetensors", "m.best.safetensors"}) {
+    const std::string before = read(path(name));  // of the run, where it has one
+    write(name, "notes");
+    refused(tiny + "--out m.safetensors --force", 2,
+            {"[--force] expected only what attn train wrote", name, "move it"});
+    EXPECT_EQ(read(path(name)), "notes");
+    before.empty() ? void(std::filesystem::remove(path(name))) : write(name, before);
+  }
+  out_of(tiny + "--out m.safetensors --force");
+  EXPECT_FALSE(std::filesystem::exists(path("m.step-1.safetensors")));
+}
+
+TEST_F(TrainTest, ARunGoesOnWithTheCurveThatItHas) {
+  const std::string tiny = "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 3 ";
+  write("m.svg", "a drawing");
+  write("other.svg", "a drawing");
+  std::filesystem::create_directory(path("curves"));
+  out_of(tiny + "--out m.safetensors --until 1 --curve curves/c.svg");
+  const std::string first = read(path("curves/c.svg")),
+                    resume = "attn train --text text.txt --out m.safetensors --resume";
+  out_of(resume + " --until 2");
+  EXPECT_NE(read(path("curves/c.svg")), first);
+  refused(resume + " --curve other.svg", 2, {"[--curve]", "this run's curve \"curves/c.svg\"", "other.svg"});
+  EXPECT_EQ(read(path("m.svg")), "a drawing");
+  EXPECT_EQ(read(path("other.svg")), "a drawing");
+  out_of(resume + " --curve new.svg");
+  EXPECT_THAT(read(path("new.svg")), StartsWith("<svg"));
+}
+
 TEST_F(TrainTest, ReplacesNoFileOfTheUsersButByForce) {
   const std::string tiny = "attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 --text ";
   write("logo.svg", "a drawing");

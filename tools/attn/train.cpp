@@ -184,6 +184,9 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
     config.precision = sizes.precision;
   } else {
     const bool gpt2 = settings.family == "gpt2";
+    if (verb.given("--kv-heads") && settings.kv_heads < 1) {
+      refuse("--kv-heads", "at least 1 head", std::to_string(settings.kv_heads));
+    }
     if (gpt2) refuse_given(verb, {"--kv-heads"}, "a --family whose heads share keys");
     if (!gpt2) refuse_given(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
     sizes.vocab_size = tokenizer.vocab_size();

@@ -12,12 +12,15 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/output_folder.hpp"
+#include "io/safetensors_file.hpp"
 #include "train/progress.hpp"
 
 namespace attn::tool {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char *kSteps = "steps", *kCurve = "curve";  // of a model's metadata
 
 fs::path beside(fs::path model, const char* extension) { return model.replace_extension(extension); }
 
@@ -33,6 +36,24 @@ std::string curve_svg(const Training& of) {
   return figure::line_chart(all, {.title = "Loss", .x = "step", .y = "nats a " + of.unit});
 }
 
+// The metadata of a model that a run has written; none of any other file.
+std::map<std::string, std::string> told_by_run(const fs::path& file) {
+  try {
+    const io::SafetensorsFile model(file);
+    if (model.metadata().contains(kSteps)) return model.metadata();
+  } catch (const Error&) {  // it is no such file, or is not there
+  }
+  return {};
+}
+
+// The curve of the run that wrote this model: beside it, unless it names another; empty where no run wrote it.
+fs::path curve_of(const fs::path& model) {
+  const auto told = told_by_run(model);
+  if (told.empty()) return {};
+  const auto curve = told.find(kCurve);
+  return curve == told.end() ? beside(model, ".svg") : (model.parent_path() / curve->second).lexically_normal();
+}
+
 }  // namespace
 
 TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::string& curve)
@@ -40,7 +61,8 @@ TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::
       model_(is_folder ? folder_ / "model.safetensors" : fs::path(out)),
       checkpoint_(beside(model_, ".training.safetensors")),
       curve_(curve.empty() ? beside(model_, ".svg") : fs::path(curve)),
-      best_(beside(model_, ".best.safetensors")) {
+      best_(beside(model_, ".best.safetensors")),
+      curve_named_(!curve.empty()) {
   if (!is_folder) return;
   if (fs::path(out).extension() == ".safetensors") {
     refuse("--out", "a folder for the model of --from", out);
@@ -48,9 +70,19 @@ TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::
   if (io::place_of_folder(curve_.parent_path()) == folder_) curve_ = folder_ / curve_.filename();
 }
 
+// A run that goes on replaces the curve that it has written, and no other file.
+void TrainingFiles::require_own_curve(const fs::path& written) const {
+  if (curve_.lexically_normal() == written.lexically_normal() || !fs::is_regular_file(curve_)) return;
+  refuse("--curve", formatted("no file there yet, or this run's curve \"{}\"", written.string()),
+         formatted("\"{}\"", curve_.string()), "give another name, or leave it out");
+}
+
 void TrainingFiles::reserve(bool resume, bool replace, const Inputs& inputs) {
+  const fs::path written = resume ? curve_of(model_) : fs::path();
+  if (!written.empty() && !curve_named_) curve_ = written;
   const bool makes_folder = !folder_.empty() && !resume;
   require_no_input(makes_folder, inputs);
+  if (!written.empty()) require_own_curve(written);
   if (makes_folder) {
     const io::OutputFolder probe(folder_, "--out");
     io::remove_abandoned(folder_);
@@ -74,6 +106,7 @@ void TrainingFiles::reserve(bool resume, bool replace, const Inputs& inputs) {
   }
   if (resume) return;
   if (!replace) require_new();
+  if (folder_.empty()) require_kept_by_runs();
   if (makes_folder) require_replaceable();
 }
 
@@ -96,6 +129,17 @@ void TrainingFiles::require_new() const {
   if (!fs::is_regular_file(curve_)) return;  // what a stream has got cannot be lost
   refuse("--curve", "no file there yet", formatted("\"{}\"", curve_.string()),
          "give another name, or replace it by --force");
+}
+
+// What the older run has kept goes, too, so that it may hold nothing that somebody else has written.
+void TrainingFiles::require_kept_by_runs() const {
+  std::vector<fs::path> old{best_};
+  for (const KeptModel& kept : kept_models(model_)) old.push_back(kept.path);
+  for (const fs::path& path : old) {
+    if (!fs::exists(path) || !told_by_run(path).empty()) continue;
+    refuse("--force", "only what attn train wrote, in place of which the models of this run come",
+           formatted("\"{}\"", path.string()), "move it to another place");
+  }
 }
 
 // By whatever name, and whether or not something may be replaced.
@@ -176,7 +220,7 @@ void TrainingFiles::write_best(Training& training, const fs::path& path) {
   };
   exchange();
   try {
-    save_language_model(path, training.model, {{"steps", std::to_string(lowest_validation(training.trainer)->first)}});
+    save_language_model(path, training.model, {{kSteps, std::to_string(lowest_validation(training.trainer)->first)}});
   } catch (...) {
     exchange();
     throw;
@@ -204,7 +248,10 @@ void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint,
   const auto lowest = lowest_validation(training.trainer);
   const bool best_is_older = lowest && lowest->first < step;
   if (best_is_older && !best_weights_.empty()) write_best(training, place(best_));
-  const std::map<std::string, std::string> told{{"steps", std::to_string(step)}};
+  std::map<std::string, std::string> told{{kSteps, std::to_string(step)}};
+  if (curve_.lexically_normal() != beside(model_, ".svg").lexically_normal()) {
+    told.emplace(kCurve, fs::absolute(curve_).lexically_relative(fs::absolute(model_).parent_path()).string());
+  }
   if (keep) save_language_model(place(kept_model(model_, step)), training.model, told);
   checkpoint.save(place(checkpoint_));
   if (folder_.empty() && kept_ < 0) remove_kept(keep ? step : -1);

@@ -52,6 +52,8 @@ class TrainingFiles {
  private:
   void require_checkpoint(bool resume) const;
   void require_new() const;
+  void require_kept_by_runs() const;
+  void require_own_curve(const std::filesystem::path& written) const;
   void require_no_input(bool makes_folder, const Inputs& inputs) const;
   void require_replaceable() const;  // a folder
   void write(Training& training, const TrainCheckpoint& checkpoint, bool keep);
@@ -60,6 +62,7 @@ class TrainingFiles {
 
   std::filesystem::path folder_;  // empty: a GPT's file
   std::filesystem::path model_, checkpoint_, curve_, best_;
+  bool curve_named_;  // by --curve
   Outputs outputs_;  // refused before the work, not after it
   std::optional<TrainingLock> lock_;
   Companions companions_;
