@@ -45,7 +45,8 @@ def _require_as_made(op: str, what: Any) -> None:
         kind, where = type(part), f"{type(what).__name__}.{name}".rstrip(".")
         if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
             refuse(op, "a module without hooks or another forward(), which steps would miss", f"one of {where}")
-        if not kind.__module__.startswith("attn.torch") and kind.__name__ not in ("Linear", "ModuleList"):
+        drops = name.endswith("dropout") and kind.__name__ in ("Dropout", "Identity")  # which eval mode passes over
+        if not kind.__module__.startswith("attn.torch") and kind.__name__ not in ("Linear", "ModuleList") and not drops:
             refuse(op, "the torch.nn.Linear layers that the module was made with", f"{where} as {kind.__name__}")
 
 

@@ -52,7 +52,13 @@ class ScoreFunction:
 def _address(function: Any) -> int:
     if function is None:
         return 0
-    if isinstance(function, int):
+    if found := _pointer(function):
+        return found
+    raise ValueError("[ScoreFunction] expected the address of a function; found 0")
+
+
+def _pointer(function: Any) -> int:
+    if isinstance(function, int) and not isinstance(function, bool):
         return function
     if hasattr(function, "address"):  # numba
         return int(function.address)

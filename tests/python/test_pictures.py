@@ -68,7 +68,7 @@ def test_jax():
 def test_what_cannot_be_shown_is_an_error(draw):
     for what, kind, said in [
         (np.ones((2, 3, 3), np.int64), TypeError, r"astype\(np.float32\)"),
-        ("weights", TypeError, "found str"),
+        ("weights", ValueError, "found a path; pass attn.load"),
         ({"weights": WEIGHTS}, TypeError, "found dict"),
         (WEIGHTS[0, 0, 0], ValueError, r"shape \(4,\)"),
         (WEIGHTS[None, None, None], ValueError, "shape"),
