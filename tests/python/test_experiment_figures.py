@@ -29,6 +29,7 @@ def changed():
     return attn.experiment(MODEL, TEXT).without((1, 0))
 
 
+@pytest.mark.no_sanitizer  # the command
 @pytest.mark.parametrize("name", CASES)
 def test_a_figure_is_the_commands(tmp_path, changed, name):
     flags, arguments, options = CASES[name]
