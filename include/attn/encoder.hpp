@@ -25,7 +25,8 @@ EncoderConfig parse_encoder_config(std::string_view json, std::string_view sourc
 
 // Which hidden states become the vector of a text: the mean of all tokens' (Reimers & Gurevych 2019), or the first's.
 enum class Pooling { mean, first };
-// Hidden states (t, width) → that vector (width), divided by its length where `normalised`.
+// Hidden states (t, width) → that vector (width), divided by its length where `normalised`. Throws Error (shape) where
+// there is no token.
 Tensor pool(const Tensor& hidden, Pooling pooling, bool normalised);
 
 // Parameters are named as in Hugging Face's BertModel, "encoder.layer.0.attention.self.query.weight". A trace records

@@ -112,7 +112,7 @@ enum class Characters { unicode, ascii };
 enum class Depth { none, palette, full };  // of colour: characters only, 256 colours, 24 bits
 
 struct TerminalOptions {
-  std::size_t columns = 80;  // fewer than 20 are taken as 20
+  std::size_t columns = 80;  // fewer than 20 are taken as 20, more than 4096 as 4096
   Depth depth = Depth::none;
   Characters characters = Characters::unicode;
 };

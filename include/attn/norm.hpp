@@ -16,8 +16,8 @@ enum class NormForm {
   rms_plus_one,  // n · (1 + weight), rounded last: Gemma's, whose weights begin at 0
 };
 
-// Acts over the last dimension. Throws Error for a width below 1 or an epsilon that is negative, not finite, or 0 in a
-// LayerNorm (argument), for an x of another width (shape) or dtype (dtype), and for backward() without a forward pass.
+// Acts over the last dimension. Throws Error for a width below 1 or an epsilon that is not finite and above 0
+// (argument), for an x of another width (shape) or dtype (dtype), and for backward() without a forward pass.
 class Norm : public Module {
  public:
   Norm(NormForm form, std::int64_t width, double epsilon, std::string_view name = {});

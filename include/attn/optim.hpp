@@ -23,11 +23,12 @@ class AdamW {
 
   // One step at this learning rate. Gradients are multiplied by grad_factor first (clipping); a parameter without
   // one is left alone. Throws Error (argument) for a factor that is not finite, as clip_factor() returns it where
-  // a gradient is not, and changes nothing.
+  // a gradient is not, and (shape, dtype) for a weight that was replaced by one of another shape, and changes nothing.
   void step(double rate, double grad_factor = 1);
   std::int64_t steps() const noexcept { return steps_; }
 
-  // "steps", and "exp_avg.NAME", "exp_avg_sq.NAME" of every parameter: what resumes a run bit for bit.
+  // "steps", and "exp_avg.NAME", "exp_avg_sq.NAME" of every parameter: what resumes a run bit for bit. Throws Error
+  // (argument) for two parameters of one name.
   StateDict state_dict() const;
   // Throws Error (data, shape, dtype) for a state that does not fit, and changes nothing.
   void load_state_dict(const StateDict& state);
