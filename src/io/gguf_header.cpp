@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/order.hpp"
 #include "io/gguf_blocks.hpp"
 
 namespace attn::io {
@@ -206,11 +207,11 @@ std::uint64_t alignment_of(const GgufHeader& header, const Origin& origin) {
 void place(GgufHeader& header, std::uint64_t header_bytes, std::uint64_t file_bytes, const Origin& origin) {
   const std::uint64_t alignment = alignment_of(header, origin);
   const std::uint64_t data = (header_bytes + alignment - 1) / alignment * alignment;
-  std::vector<GgufTensor*> sorted;
-  for (GgufTensor& tensor : header.tensors) sorted.push_back(&tensor);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->begin < b->begin; });
+  auto& tensors = header.tensors;
   std::uint64_t end = 0;
-  for (GgufTensor* tensor : sorted) {
+  for (const std::size_t i :
+       order_of(tensors.size(), [&](std::size_t a, std::size_t b) { return tensors[a].begin < tensors[b].begin; })) {
+    GgufTensor* const tensor = &tensors[i];
     const std::string who = " for " + in_quotes(tensor->name);
     if (tensor->begin % alignment != 0) {
       origin.fail("offsets that are multiples of " + std::to_string(alignment), std::to_string(tensor->begin) + who);

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/order.hpp"
 #include "io/json_object.hpp"
 
 namespace attn::io {
@@ -191,10 +192,14 @@ std::uint64_t safetensors_header_length(Bytes first, std::uint64_t file_bytes, c
 }
 
 void check_safetensors_layout(SafetensorsHeader& header, std::uint64_t data_size, const Origin& origin) {
-  std::stable_sort(header.entries.begin(), header.entries.end(),
-                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::vector<SafetensorsEntry> given = std::move(header.entries);
+  header.entries.clear();
+  const auto before = [&](std::size_t a, std::size_t b) {
+    return std::pair(given[a].begin, given[a].end) < std::pair(given[b].begin, given[b].end);
+  };
   std::uint64_t at = 0;
-  for (const SafetensorsEntry& entry : header.entries) {
+  for (const std::size_t i : order_of(given.size(), before)) {
+    const SafetensorsEntry& entry = header.entries.emplace_back(std::move(given[i]));
     const std::string who = " for " + in_quotes(entry.name);
     if (entry.end < entry.begin || entry.end - entry.begin != entry.extent.bytes) {
       origin.fail("data_offsets " + std::to_string(entry.extent.bytes) + " bytes apart, as shape and dtype say",

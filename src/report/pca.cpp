@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/order.hpp"
 #include "core/processors.hpp"
 
 namespace attn::report_page {
@@ -182,9 +183,8 @@ Eigen eigenpairs(std::size_t size, double total, const F& image) {
     const Columns moved = image(v);
     Square small = products(v, moved);
     const Square rotation = jacobi(small);
-    std::array<std::size_t, kBlock> order{};
-    std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return small[a][a] > small[b][b]; });
+    const auto larger = [&](std::size_t a, std::size_t b) { return small[a][a] > small[b][b]; };
+    const std::vector<std::size_t> order = order_of(kBlock, larger);
     Square turn{};
     Eigen found;
     for (std::size_t j = 0; j < kBlock; ++j) {

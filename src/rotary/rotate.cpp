@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "attn/error.hpp"
 #include "attn/rotary.hpp"
+#include "core/order.hpp"
 #include "core/parallel.hpp"
 #include "reference/loops.hpp"
 
@@ -63,29 +63,30 @@ void check(const Tensor& x, const RotaryTable& table) {
   }
 }
 
-// x's dimensions but the last, from the farthest apart to the nearest: rows are taken as they lie in memory.
+// The places of x's dimensions but the last, from the farthest apart to the nearest.
+std::vector<std::size_t> farthest_first(const Tensor& x) {
+  return order_of(x.rank() - 1,
+                  [&](std::size_t a, std::size_t b) { return std::abs(x.strides()[a]) > std::abs(x.strides()[b]); });
+}
+
+// Rows are taken as they lie in x's memory.
 std::vector<Dim> dims_of(const Tensor& x, const Tensor& out, const RotaryTable& table) {
   std::vector<Dim> dims;
-  const std::size_t leading = x.rank() - 1;
-  for (std::size_t i = 0; i < leading; ++i) dims.push_back({x.shape()[i], x.strides()[i], out.strides()[i], 0});
-  const std::int64_t half = table.cos.size(-1);
-  dims[leading - 1].table = half;
-  if (table.cos.rank() == 3) dims[0].table = table.cos.size(1) * half;
-  std::ranges::stable_sort(dims, std::greater{}, [](const Dim& dim) { return std::abs(dim.x); });
+  const std::size_t places = x.rank() - 2;  // the dimension of positions
+  const std::int64_t half = table.cos.size(-1), text = table.cos.rank() == 3 ? table.cos.size(1) * half : 0;
+  for (const std::size_t i : farthest_first(x)) {
+    dims.push_back({x.shape()[i], x.strides()[i], out.strides()[i], i == places ? half : i == 0 ? text : 0});
+  }
   return dims;
 }
 
 // An empty tensor of x's shape, whose dimensions lie in memory in the order of x's.
 Tensor empty_like(const Tensor& x) {
-  const std::size_t leading = x.rank() - 1;
-  std::array<std::size_t, Shape::max_rank> order{};
-  for (std::size_t i = 0; i < leading; ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(leading),
-                   [&x](std::size_t a, std::size_t b) { return std::abs(x.strides()[a]) > std::abs(x.strides()[b]); });
+  const std::vector<std::size_t> order = farthest_first(x);
   Shape strides = x.shape();
   std::int64_t step = x.shape().back();
   strides.back() = 1;
-  for (std::size_t i = leading; i-- > 0;) {
+  for (std::size_t i = order.size(); i-- > 0;) {
     strides[order[i]] = step;
     step *= std::max<std::int64_t>(x.shape()[order[i]], 1);
   }

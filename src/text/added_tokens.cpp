@@ -1,7 +1,9 @@
 #include "text/added_tokens.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "core/order.hpp"
 #include "core/utf8.hpp"
 #include "text/classes.hpp"
 
@@ -49,11 +51,13 @@ AddedTokens::AddedTokens(const std::vector<Wanted>& wanted) {
     std::string reversed;
     const AddedToken* token;
   };
+  std::vector<std::string> reversed;
+  for (const auto& [content, token] : wanted) reversed.emplace_back(content.rbegin(), content.rend());
   std::vector<Text> texts;
-  for (const auto& [content, token] : wanted) {
-    if (!content.empty()) texts.push_back({std::string(content.rbegin(), content.rend()), token});
+  for (const std::size_t i :
+       order_of(wanted.size(), [&](std::size_t a, std::size_t b) { return reversed[a] < reversed[b]; })) {
+    if (!reversed[i].empty()) texts.push_back({std::move(reversed[i]), wanted[i].second});
   }
-  std::ranges::stable_sort(texts, {}, &Text::reversed);
   nodes_.emplace_back();
   struct Branch {
     std::uint32_t node;

@@ -8,6 +8,7 @@
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/tokenizer.hpp"
+#include "core/order.hpp"
 #include "text/added_tokens.hpp"
 #include "text/merger.hpp"
 #include "text/normalize.hpp"
@@ -41,10 +42,11 @@ struct BPETokenizer::Table {
         as_written(added_tokens(description, false)),
         in_normal_form(added_tokens(description, true)) {
     description.vocabulary = {}, description.merges = {};
-    for (const text::AddedToken& token : description.added) {
-      if (token.special) special.push_back(token.id);
+    const auto& added = description.added;
+    for (const std::size_t i :
+         order_of(added.size(), [&](std::size_t a, std::size_t b) { return added[a].id < added[b].id; })) {
+      if (added[i].special) special.push_back(added[i].id);
     }
-    std::ranges::sort(special);
   }
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;

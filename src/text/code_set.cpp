@@ -5,11 +5,10 @@
 
 namespace attn::text {
 
-Ranges united(Ranges a, const Ranges& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  std::ranges::sort(a);
-  Ranges result;
-  for (const auto& [first, end] : a) {
+Ranges united(const Ranges& a, const Ranges& b) {
+  Ranges all(a.size() + b.size()), result;
+  std::ranges::merge(a, b, all.begin());
+  for (const auto& [first, end] : all) {
     if (!result.empty() && first <= result.back().second) {
       result.back().second = std::max(result.back().second, end);
     } else {

@@ -15,7 +15,7 @@ inline constexpr std::uint32_t kCodesAndBytes = kCodes + 256;
 
 using Ranges = std::vector<std::pair<std::uint32_t, std::uint32_t>>;  // [first, end), in order, apart from each other
 
-Ranges united(Ranges a, const Ranges& b);
+Ranges united(const Ranges& a, const Ranges& b);
 Ranges complement(const Ranges& ranges);
 Ranges common(const Ranges& a, const Ranges& b);
 Ranges ranges_of(Properties any);

@@ -304,7 +304,7 @@ class Parser {
         members = {}, cut = true;
         continue;
       }
-      members = united(std::move(members), take("[") ? parse_set() : parse_members());
+      members = united(members, take("[") ? parse_set() : parse_members());
     }
     if (cut) members = common(all, members);
     --depth_;

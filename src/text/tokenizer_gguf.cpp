@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <utility>
 
+#include "core/order.hpp"
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
 #include "text/pre_tokenizers.hpp"
@@ -177,12 +177,12 @@ class GgufReader {
     if (std::ranges::any_of(scores, [](double score) { return std::isnan(score); })) {
       origin_.fail("scores that are numbers", "NaN");
     }
-    std::vector<std::pair<std::string_view, std::size_t>> sorted;
-    for (const auto& [token, id] : d_.vocabulary) sorted.emplace_back(token, id);
-    std::ranges::sort(sorted);
+    const auto token_of = [&](std::size_t id) -> std::string_view { return d_.vocabulary[id].first; };
+    const std::vector<std::size_t> sorted =
+        order_of(d_.vocabulary.size(), [&](std::size_t a, std::size_t b) { return token_of(a) < token_of(b); });
     const auto id_of = [&](std::string_view token) -> std::optional<std::size_t> {
-      const auto at = std::ranges::lower_bound(sorted, token, {}, [](const auto& entry) { return entry.first; });
-      return at != sorted.end() && at->first == token ? std::optional(at->second) : std::nullopt;
+      const auto at = std::ranges::lower_bound(sorted, token, {}, token_of);
+      return at != sorted.end() && token_of(*at) == token ? std::optional(*at) : std::nullopt;
     };
     struct Pair {
       double score;
@@ -197,11 +197,13 @@ class GgufReader {
         if (right) pairs.push_back({scores[id], *left, *right});
       }
     }
-    std::ranges::stable_sort(pairs, std::greater<>(), &Pair::score);
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      d_.merges.emplace_back(d_.vocabulary[pairs[i].left].first, d_.vocabulary[pairs[i].right].first);
-      const bool same = i > 0 && pairs[i].score == pairs[i - 1].score;
-      d_.merge_order.push_back(same ? d_.merge_order.back() : static_cast<std::uint32_t>(i));
+    double last = NAN;
+    for (const std::size_t i :
+         order_of(pairs.size(), [&](std::size_t a, std::size_t b) { return pairs[a].score > pairs[b].score; })) {
+      const auto rank = static_cast<std::uint32_t>(d_.merges.size());
+      d_.merges.emplace_back(token_of(pairs[i].left), token_of(pairs[i].right));
+      d_.merge_order.push_back(pairs[i].score == last ? d_.merge_order.back() : rank);
+      last = pairs[i].score;
     }
   }
 
@@ -249,6 +251,10 @@ class GgufReader {
   // Reads which tokens end a text by llama.cpp's rules: those that keys name, and those that are known by their text.
   // The latter are special, as marks are, whatever the file's types say.
   void read_ends() {
+    const auto add = [&](Id id) {
+      const auto at = std::ranges::lower_bound(d_.ends, id);
+      if (at == d_.ends.end() || *at != id) d_.ends.insert(at, id);
+    };
     for (const Mark& mark : kMarks) {
       auto id = id_at(mark.key);
       for (const auto& [content, token] : d_.vocabulary) {
@@ -257,9 +263,9 @@ class GgufReader {
         id = static_cast<Id>(token);
         types_[token] = kControl;
       }
-      if (id && mark.ends) d_.ends.push_back(*id);
+      if (id && mark.ends) add(*id);
     }
-    if (d_.end_of_text) d_.ends.push_back(*d_.end_of_text);
+    if (d_.end_of_text) add(*d_.end_of_text);
     // Where a message is not the end of an answer, and where </s> is a tag of HTML.
     const bool messages =
         (has_token("<|return|>") && has_token("<|call|>")) || (has_token("<|calls|>") && has_token("<|flush|>"));
@@ -268,10 +274,8 @@ class GgufReader {
       if (!lists(kEnds, content)) continue;
       if ((messages && content == "<|end|>") || (tag && content == "</s>")) continue;
       types_[id] = kControl;
-      d_.ends.push_back(static_cast<Id>(id));
+      add(static_cast<Id>(id));
     }
-    std::ranges::sort(d_.ends);
-    d_.ends.erase(std::unique(d_.ends.begin(), d_.ends.end()), d_.ends.end());
   }
 
   // Phi-3's special tokens take the white space after them, which a GGUF file tells by nothing but the model's name.

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/order.hpp"
 #include "core/utf8.hpp"
 #include "text/normalize.hpp"
 
@@ -126,16 +127,22 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
     used[id] = true;
     contents_[id] = content, bytes_[id] = decoded(content, description);
   };
-  const auto sort = [&](std::vector<Id>& ids) {
-    std::ranges::sort(ids, {}, [&](Id id) { return std::string_view(contents_[id]); });
-    const auto twice = std::ranges::adjacent_find(ids, {}, [&](Id id) { return std::string_view(contents_[id]); });
-    if (twice != ids.end()) origin.fail("every token once", io::in_quotes(contents_[*twice]) + " twice");
+  const auto sorted = [&](const std::vector<Id>& ids) {
+    std::vector<Id> result;
+    for (const std::size_t i :
+         order_of(ids.size(), [&](std::size_t a, std::size_t b) { return contents_[ids[a]] < contents_[ids[b]]; })) {
+      const std::string& content = contents_[ids[i]];
+      if (!result.empty() && contents_[result.back()] == content)
+        origin.fail("every token once", io::in_quotes(content) + " twice");
+      result.push_back(ids[i]);
+    }
+    return result;
   };
   for (const auto& [content, id] : description.vocabulary) {
     take(content, id);
     model_by_content_.push_back(static_cast<Id>(id));
   }
-  sort(model_by_content_);
+  model_by_content_ = sorted(model_by_content_);
   by_content_ = model_by_content_;
   std::map<std::string, Id> found_by;  // what is looked for in normalized text
   for (const AddedToken& token : description.added) {
@@ -159,7 +166,7 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
     }
     if (!same && !description.word_piece_decoder) bytes_[token.id] = decoded(normal, description);
   }
-  sort(by_content_);
+  by_content_ = sorted(by_content_);
   if (contents_.empty()) origin.fail("a vocabulary", "none");
 }
 
@@ -177,13 +184,12 @@ void Vocabulary::take_bytes(const Description& description, const io::Origin& or
 
 void Vocabulary::take_characters() {
   if (byte_level_) return;
-  for (const Id id : model_by_content_) {
+  for (const Id id : model_by_content_) {  // UTF-8 has the order of its codes
     const std::string& content = contents_[id];
     if (content.empty()) continue;
     const Character c = first_character(content);
     if (c.valid && c.length == content.size()) characters_.emplace_back(c.code, id);
   }
-  std::ranges::sort(characters_);
   for (std::uint32_t code = 0; code < ascii_.size(); ++code) {
     const auto at = std::ranges::lower_bound(characters_, std::pair(code, Id{0}));
     ascii_[code] = at != characters_.end() && at->first == code ? at->second : kNoId;
@@ -193,7 +199,6 @@ void Vocabulary::take_characters() {
 void Vocabulary::take_merges(const Description& description, const io::Origin& origin) {
   struct Line {
     Id left, right;
-    std::uint32_t rank;
   };
   std::vector<Line> lines;
   for (const auto& [left, right] : description.merges) {
@@ -206,20 +211,27 @@ void Vocabulary::take_merges(const Description& description, const io::Origin& o
       origin.fail("merges whose parts and result are tokens", io::in_quotes(pair));
     }
     if (lines.size() + 1 >= kNoRank) origin.fail("fewer than 2^32 - 1 merges", "more");
-    lines.push_back({*left_id, *right_id, static_cast<std::uint32_t>(lines.size())});
+    lines.push_back({*left_id, *right_id});
     merged_.push_back(*merged);
   }
-  std::ranges::sort(lines, {}, [](const Line& line) { return std::pair(line.left, line.right); });
-  first_.assign(size() + 1, 0);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Line& line = lines[i];
-    if (i > 0 && lines[i - 1].left == line.left && lines[i - 1].right == line.right) {
-      origin.fail("every merge once", "a second one of " + io::in_quotes(contents_[merged_[line.rank]]));
-    }
-    ++first_[line.left + 1];
-    merges_.push_back({line.right, line.rank});
+  // By right, then by left, each time by counting: those of equal left stay in the order of their right.
+  std::vector<std::uint32_t> ranks(lines.size()), next(lines.size());
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  for (const auto side : {&Line::right, &Line::left}) {
+    first_.assign(size() + 1, 0);
+    for (const Line& line : lines) ++first_[line.*side + 1];
+    std::partial_sum(first_.begin(), first_.end(), first_.begin());
+    std::vector<std::uint32_t> at = first_;
+    for (const std::uint32_t rank : ranks) next[at[lines[rank].*side]++] = rank;
+    ranks.swap(next);
   }
-  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+  for (const std::uint32_t rank : ranks) {
+    const auto [left, right] = lines[rank];
+    if (merges_.size() > first_[left] && merges_.back().right == right) {
+      origin.fail("every merge once", "a second one of " + io::in_quotes(contents_[merged_[rank]]));
+    }
+    merges_.push_back({right, rank});
+  }
   order_ = description.merge_order;
 }
 
