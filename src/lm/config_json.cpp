@@ -125,7 +125,8 @@ Ordered json_of(const LanguageModelConfig& c) {
                {"max_position_embeddings", c.context_length},
                {"rms_norm_eps", c.epsilon},
                {"tie_word_embeddings", c.tied},
-               {"eos_token_id", c.end_ids}};
+               {"eos_token_id", c.end_ids},
+               {"pad_token_id", nullptr}};  // transformers' own may lie beyond a small vocabulary
   const bool gemma = c.family.starts_with("gemma");
   if (!gemma) json["hidden_act"] = name_of(c.activation);
   if (c.out_bias) json["attention_bias"] = true;

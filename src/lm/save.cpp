@@ -28,6 +28,9 @@ std::string config_of(const LanguageModel& model) {
   const std::string& json = model.config().json;
   auto config = nlohmann::ordered_json::parse(json.empty() ? config_json(model.config()) : json);
   config.erase("torch_dtype");
+  // transformers' own padding token, where the key is absent, may lie beyond a small vocabulary: it reads no such
+  // model.
+  config.emplace("pad_token_id", nullptr);
   config["dtype"] = model.embedding.value.dtype() == DType::bf16 ? "bfloat16" : "float32";
   return config.dump(2) + "\n";
 }
