@@ -84,7 +84,7 @@ bool Generation::step(const std::function<bool(std::size_t, std::int64_t)>& each
     if (begun_ && decoder_.length(static_cast<std::int64_t>(i)) < context_) continue;
     draw(i, read_anew(i, !begun_ && std::ssize(texts_[i].ids) <= context_), each);
   }
-  if (begun_ && unfinished()) {
+  if (begun_ && context_ > 1 && unfinished()) {  // beside a context of one token there is no room for the next
     const Tensor logits = decoder_.read(next_);
     for (std::size_t i = 0; i < texts_.size(); ++i) draw(i, logits.select(0, static_cast<std::int64_t>(i)), each);
   }

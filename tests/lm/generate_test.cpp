@@ -108,6 +108,23 @@ TEST(Generation, RefusesWhatHasNoRoom) {
   EXPECT_TRUE(generate(model, prompts, {.tokens = 0}, 1)[0].ids.empty());
 }
 
+// Each token follows from the one before it alone.
+TEST(Generation, AContextOfOneToken) {
+  Generator rng(5);
+  GPT model({.vocab_size = 11, .context_length = 1, .layers = 1, .heads = 2, .width = 8}, rng);
+  const std::vector<Ids> prompts{{3}, {1, 4, 2}};
+  const auto texts = generate(model, prompts, {.tokens = 6, .sampling = {.temperature = 0}}, 1);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    std::int64_t last = prompts[i].back();
+    ASSERT_EQ(texts[i].ids.size(), 6u);
+    for (const std::int64_t id : texts[i].ids) {
+      Decoder decoder(model);
+      EXPECT_EQ(id, candidates(decoder.read(0, Ids{last}), {.temperature = 0}).front().id);
+      last = id;
+    }
+  }
+}
+
 TEST(Generation, DoesNotGoOnFromAStepThatThrew) {
   LanguageModel model = load_language_model(kData / "llama");
   const std::vector<Ids> prompts{{1, 2}, {3}};
