@@ -24,7 +24,7 @@ LanguageModel& restored(LanguageModel& model, const Generator& rng, const TrainT
                         const TrainCheckpoint& from) {
   if (text.fingerprint() != from.text) {
     throw Error(Error::Kind::data, "train", "the text that " + from.source + " was trained on", "another",
-                "give the same files");
+                "give the same files, and their tokenizer");
   }
   require_as_before("the text cut as in ", from, from.cut, text.cut());
   require_as_before("a generator of the flavour of ", from, from.flavour, std::string(name(rng.flavour())));

@@ -177,14 +177,55 @@ TEST_F(TrainReleased, AConfigSaysAll) {
       "attn train --text text.txt --config llama/config.json --tokenizer llama --out m.safetensors --steps 2 --batch 2 "
       "--warmup 1");
   EXPECT_EQ(open_pretrained(path("m.safetensors")).config.heads, 4);
-  for (const char* wrong :
-       {"--config llama/config.json --layers 3", "--config llama/config.json --family llama",
-        "--config llama/none.json", "--kv-heads 1", "--family llama --dropout 0.1", "--family llama --gelu exact",
-        "--family mamba", "--family llama --heads 4 --kv-heads 3", "--from m.safetensors --family llama"}) {
+  for (const char* wrong : {"--config llama/config.json --layers 3", "--config llama/config.json --family llama",
+                            "--config llama/none.json", "--kv-heads 1", "--family llama --dropout 0.1",
+                            "--family llama --gelu exact", "--family mamba", "--family llama --heads 4 --kv-heads 3",
+                            "--config llama/config.json", "--from m.safetensors --family llama"}) {
     const Ran ran = run("attn train --text text.txt --out other " + std::string(wrong));
     EXPECT_NE(ran.status, 0) << wrong;
     EXPECT_FALSE(std::filesystem::exists(path("other"))) << wrong;
   }
+}
+
+// No reader could tell that the tokens of more than 256 are bytes.
+TEST_F(TrainReleased, AModelOfBytesHasTheirNumber) {
+  std::string config = read(path("llama/config.json"));
+  const std::string tokens = "\"vocab_size\": 61";
+  for (const int more : {300, 256}) {
+    write("more.json",
+          std::string(config).replace(config.find(tokens), tokens.size(), "\"vocab_size\": " + std::to_string(more)));
+    const Ran ran = run("attn train --text text.txt --config more.json --out m.safetensors --steps 1 --batch 1");
+    EXPECT_EQ(ran.status, more == 256 ? 0 : 3) << ran.err;
+    EXPECT_EQ(ran.err.find("[--tokenizer] expected the folder of a tokenizer") == std::string::npos, more == 256);
+  }
+  out_of("attn generate --model m.safetensors --prompt a --tokens 2");
+}
+
+TEST_F(TrainReleased, AResumedRunNamesTheTokenizerThatIsMissing) {
+  const std::string line = "attn train --text text.txt --out m.safetensors ";
+  out_of(line + "--tokenizer llama --layers 1 --heads 1 --width 16 --context 16 --steps 4 --until 2");
+  refused(line + "--resume", 3,
+          {"[--tokenizer] expected the tokenizer of 6 tokens", "found one of 256, the bytes", "give the --tokenizer"});
+  out_of(line + "--tokenizer llama --resume");
+}
+
+// What is wrong is told in flags, and not in the keys of a file that nobody gave.
+TEST_F(TrainReleased, RefusesSizesByTheirFlags) {
+  const std::string line = "attn train --text text.txt --out m.safetensors --heads 2 ";
+  refused(line + "--family olmo_hybrid --layers 1 --width 16", 2, {"[--layers] expected at least 2"});
+  refused(line + "--family llama --layers 5000 --width 16", 2, {"expected --layers to be at most 4096"});
+  refused(line + "--family llama --width 2", 2, {"expected --width / --heads from 2"});
+  refused(line + "--family llama --kv-heads 3 --width 16", 2, {"expected --kv-heads to be a divisor of --heads"});
+}
+
+// With one position nothing is behind a token: the last line shows no sample, or one of tokens by themselves.
+TEST_F(TrainReleased, AContextOfOneToken) {
+  for (const char* family : {"gpt2", "llama"}) {
+    const std::string line =
+        "attn train --text text.txt --layers 1 --heads 1 --width 16 --context 1 --steps 1 --family ";
+    out_of(line + family + " --out " + family + ".safetensors");
+  }
+  out_of("attn generate --model gpt2.safetensors --prompt ab --tokens 4");
 }
 
 // GPT-2 goes on as any family does, with its own dropout, and in Hugging Face's very names.

@@ -291,7 +291,7 @@ TEST_F(TrainTest, Refuses) {
   fails("attn train --text text.txt --out m.safetensors --resume --until 1", 2, "a step from 2 on");
   fails("attn train --text text.txt --out m.safetensors --resume --shard", 2, "several ranks");
   write("other.txt", read(path("text.txt")) + "more");
-  fails("attn train --text other.txt --out m.safetensors --resume", 3, "give the same files");
+  fails("attn train --text other.txt --out m.safetensors --resume", 3, "give the same files, and their tokenizer");
   // A checkpoint that is none, or a damaged one.
   const std::string good = read(path("m.training.safetensors"));
   std::filesystem::copy(path("m.safetensors"), path("m.training.safetensors"),

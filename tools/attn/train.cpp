@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <exception>
@@ -169,6 +170,20 @@ MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& token
   };
 }
 
+// What is wrong with a config that was made of flags, which has no keys to one who gave them.
+std::string in_flags(std::string text) {
+  constexpr std::array<std::array<const char*, 2>, 5> names{{{"num_hidden_layers", "--layers"},
+                                                             {"num_attention_heads", "--heads"},
+                                                             {"num_key_value_heads", "--kv-heads"},
+                                                             {"hidden_size", "--width"},
+                                                             {"head_dim", "--width / --heads"}}};
+  for (const auto& [key, flag] : names) {
+    const std::size_t at = text.find(key);
+    if (at != std::string::npos) text.replace(at, std::string_view(key).size(), flag);
+  }
+  return text;
+}
+
 // A new model, by a config.json or by a family and sizes.
 MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
   TrainSettings& settings = flags.settings;
@@ -180,6 +195,12 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
         "neither sizes nor dropout beside --config, which has its own");
     const io::Buffer json = io::read_file(settings.config, "--config");
     config = parse_language_model_config(io::as_text(json.bytes()), settings.config);
+    if (flags.tokenizer.empty() && config.vocab_size != tokenizer.vocab_size()) {  // nothing could read it again
+      throw Error(Error::Kind::data, "--tokenizer",
+                  formatted("the folder of a tokenizer, for the {} tokens of --config", config.vocab_size),
+                  "none, where a model has the 256 bytes as its tokens",
+                  "give one, or a vocab_size of 256 in " + settings.config);
+    }
     take_sizes(verb, config, tokenizer, sizes);
     config.precision = sizes.precision;
   } else {
@@ -190,12 +211,15 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
     if (gpt2) refuse_given(verb, {"--kv-heads"}, "a --family whose heads share keys");
     if (!gpt2) refuse_given(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
     sizes.vocab_size = tokenizer.vocab_size();
+    if (settings.family == "olmo_hybrid" && sizes.layers == 1) {
+      refuse("--layers", "at least 2 for olmo_hybrid, which has layers of two kinds", "1");
+    }
     sizes.mixers = parse_mixers(settings.mixer);
     try {
       config = new_config(settings.family, sizes, settings.kv_heads);
-    } catch (const Error& error) {  // which speaks of the keys of a file
+    } catch (const Error& error) {
       throw Error(Error::Kind::argument, "train", "flags that make a model of --family " + settings.family,
-                  error.what(), "--layers, --heads, --kv-heads and --width say its sizes");
+                  in_flags(error.what()), "--layers, --heads, --kv-heads and --width say its sizes");
     }
   }
   return [config](Generator& rng) { return LanguageModel(config, rng); };

@@ -35,6 +35,16 @@ std::string unit_of(const Tokenizer& tokenizer) {
   return dynamic_cast<const ByteTokenizer*>(&tokenizer) ? "byte" : "token";
 }
 
+// Throws Error (data) for a tokenizer that cannot be the one of the run, before its text is found to be another.
+const Tokenizer& same_tokenizer(const Tokenizer& tokenizer, const TrainSettings& settings, const std::string& source) {
+  const std::int64_t tokens = settings.model.vocab_size;
+  if (tokenizer.vocab_size() == tokens) return tokenizer;
+  throw Error(Error::Kind::data, "--tokenizer",
+              formatted("the tokenizer of {} tokens that {} was trained with", tokens, source),
+              formatted("one of {}{}", tokenizer.vocab_size(), unit_of(tokenizer) == "byte" ? ", the bytes" : ""),
+              "give the --tokenizer of the run");
+}
+
 // Ranks compare their weights by this.
 std::string fingerprint_of(LanguageModel& model, const TrainRanks& ranks) {
   return ranks.size() > 1 ? fingerprint(model.parameters()) : "";
@@ -56,7 +66,7 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
                    const TrainRanks& ranks)
     : settings(checked(parse_settings(from.metadata.at("settings"), from.source), ranks)),
       rng(settings.seed, dropout_flavour(settings.rng)),
-      text(text_of(texts, tokenizer, settings)),
+      text(text_of(texts, same_tokenizer(tokenizer, settings, from.source), settings)),
       model(model_of(from, settings.model, rng)),
       unit(unit_of(tokenizer)),
       fingerprint(fingerprint_of(model, ranks)),
