@@ -22,6 +22,7 @@
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
+#include "report/figure/text.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -240,7 +241,8 @@ std::string common_start(const Json& tensors) {
   return start.substr(0, start.rfind('.') + 1);
 }
 
-// A line for each row; on a terminal that is too narrow, the name has a line of its own above its numbers.
+// A line for each row; on a terminal that is too narrow, the name has a line of its own above its numbers, which are
+// broken where they have no room either.
 std::string table_text(Table table, const std::string& alignment) {
   const std::vector<std::string> lines = table_lines(table, alignment);
   if (isatty(STDOUT_FILENO) == 0 || width_of(lines.front()) <= terminal_width(STDOUT_FILENO)) {
@@ -254,7 +256,7 @@ std::string table_text(Table table, const std::string& alignment) {
   const std::vector<std::string> numbers = table_lines(table, alignment.substr(1));
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) text.append(names[i] + "\n  " + numbers[i] + "\n");
-  return text;
+  return fitted(text, STDOUT_FILENO, 2);
 }
 
 // A line for each tensor. Columns that have nothing to tell are left out, so that a model's lines fit into 80.
@@ -294,10 +296,10 @@ std::string metadata_text(const Json& metadata) {
     const auto& whole = value.get_ref<const std::string&>();
     std::string line = formatted("{}: {}", escaped(key), escaped(whole));
     if (width_of(line) > columns) {
-      const std::string rest = formatted(" … ({} bytes; --json has all)", whole.size());
-      line = line.substr(0, columns - std::min(width_of(rest), columns));
-      while (!line.empty() && (line.back() & 0xc0) == 0x80) line.pop_back();  // a whole character
-      line += rest;
+      constexpr std::string_view cut = "…";
+      const std::string rest = formatted(" {} ({} bytes; --json has all)", cut, whole.size());
+      line = figure::shortened(line, columns - std::min(width_of(rest) - 1, columns - 1));
+      line.replace(line.size() - cut.size(), cut.size(), rest);
     }
     text.append(line).append("\n");
   }

@@ -1,6 +1,8 @@
 // attn show: attention weights, or any step, in the terminal.
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -37,13 +39,13 @@ struct ShowFlags {
   bool numbers = false, ascii = false, json = false;
 };
 
-// Returns the line above the picture: "causal: weights (1, 6, 6), head 1 of 1". It breaks behind a comma where it is
-// wider than `columns`.
+// Returns the line above the picture: "causal: weights (1, 6, 6), head 1 of 1". It breaks behind a colon or a comma
+// where it is wider than `columns`, and between words where one of its parts is.
 std::string heading(const Pictures& pictures, const report_page::Blocks& blocks, const report_page::Block& block,
                     const ShowFlags& flags, const Tensor& step, std::size_t columns) {
-  std::string text = pictures.module.empty() ? "" : escaped(pictures.module) + ": ";
-  text.append(flags.choice.step).append(" ").append(block.find(flags.choice.step)->shape().str());
-  std::vector<std::string> parts{text};
+  std::vector<std::string> parts;
+  if (!pictures.module.empty()) parts.push_back(escaped(pictures.module) + ":");
+  parts.push_back(flags.choice.step + " " + block.find(flags.choice.step)->shape().str());
   const auto add = [&](const char* what, std::int64_t index, std::int64_t count) {
     if (count <= 1) return;
     parts.back().append(",");
@@ -52,7 +54,14 @@ std::string heading(const Pictures& pictures, const report_page::Blocks& blocks,
   add("layer", flags.choice.layer, static_cast<std::int64_t>(blocks.blocks.size()));
   add("head", flags.choice.head.value_or(1), step.size(0));
   add("text", flags.pictures.item, blocks.batch);
-  return wrapped(parts, columns);
+  std::vector<std::string> words;
+  for (const std::string& part : parts) {
+    if (width_of(part) <= columns)
+      words.push_back(part);
+    else
+      std::ranges::move(split(part, ' '), std::back_inserter(words));
+  }
+  return wrapped(words, columns);
 }
 
 Json report(const Pictures& pictures, const report_page::Blocks& blocks, const ShowFlags& flags, const Tensor& step,

@@ -5,18 +5,12 @@
 #include <algorithm>
 
 #include "common/terminal.hpp"
+#include "report/figure/text.hpp"
 
 namespace attn::tool {
 namespace {
 
 constexpr std::size_t kGap = 2;
-
-// The first `columns` columns of UTF-8 text.
-std::string_view first_columns(std::string_view text, std::size_t columns) noexcept {
-  std::size_t end = 0;
-  while (end < text.size() && width_of(text.substr(0, end + 1)) <= columns) ++end;
-  return text.substr(0, end);
-}
 
 }  // namespace
 
@@ -24,8 +18,7 @@ std::size_t StatusLine::room() noexcept { return std::max<std::size_t>(terminal_
 
 void StatusLine::show(std::string_view text) {
   const std::size_t columns = room();
-  const bool fits = width_of(text) <= columns;
-  const std::string part = fits ? std::string(text) : std::string(first_columns(text, columns - 1)) + "…";
+  const std::string part = figure::shortened(text, columns);
   // Blanks over what stood there, as a terminal that knows no escape codes needs them.
   write_stderr("\r" + padded(part, std::min(shown_, columns)));
   shown_ = width_of(part);

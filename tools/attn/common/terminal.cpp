@@ -24,7 +24,9 @@ std::string_view environment(const char* name) {
 
 constexpr std::string_view kBeforeLabel = "  # ";
 
-std::string with_labels(const Tensor& tensor, std::span<const std::string> labels, const PrintOptions& options) {
+// Labels are cut where a line would have more than `columns`.
+std::string with_labels(const Tensor& tensor, std::span<const std::string> labels, const PrintOptions& options,
+                        std::size_t columns = std::string::npos) {
   const std::string text = to_string(tensor, options);
   // The rows that are shown: all, or the first and the last few.
   const std::size_t edge = static_cast<std::size_t>(options.edge_items);
@@ -35,7 +37,9 @@ std::string with_labels(const Tensor& tensor, std::span<const std::string> label
   for (std::string& line : lines) {
     if (line.find(']') == std::string::npos) continue;  // a row may take several lines, and this is not its last
     const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
-    line.append(kBeforeLabel).append(figure::shortened(escaped(labels[index]), kLongestLabel));
+    line.append(kBeforeLabel);
+    const std::size_t room = columns - std::min(width_of(line), columns);
+    line.append(figure::shortened(escaped(labels[index]), std::min(room, kLongestLabel)));
     ++row;
   }
   return joined(lines, "\n");
@@ -135,10 +139,7 @@ std::string Style::heading(std::string_view text) const { return wrap("1;36", te
 std::string Style::strong(std::string_view text) const { return wrap("1", text); }
 std::string Style::faint(std::string_view text) const { return wrap("2", text); }
 
-std::size_t width_of(std::string_view text) noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
-}
+std::size_t width_of(std::string_view text) noexcept { return figure::columns_of(text); }
 
 std::string padded(std::string_view text, std::size_t width) {
   std::string result(text);
@@ -165,7 +166,7 @@ std::string labelled(const Tensor& tensor, std::span<const std::string> labels) 
   for (const std::string& label : labels) longest = std::max(longest, std::min(width_of(label), kLongestLabel));
   longest += width_of(kBeforeLabel);
   options.line_width -= static_cast<int>(std::min(longest, columns / 2)) + 2;  // "])" may stand between
-  return with_labels(tensor, labels, options);
+  return with_labels(tensor, labels, options, columns);
 }
 
 std::string number_text(double value) {

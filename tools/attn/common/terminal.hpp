@@ -51,7 +51,7 @@ std::size_t text_columns() noexcept;
 // arithmetic; the same text elsewhere. What follows a break is indented as its line, and `hanging` columns more.
 std::string fitted(std::string_view text, int descriptor, std::size_t hanging = 0);
 
-// Columns that UTF-8 text takes, one for each code point.
+// Columns that UTF-8 text takes: wide characters take two, and marks none.
 std::size_t width_of(std::string_view text) noexcept;
 std::string padded(std::string_view text, std::size_t width);
 
