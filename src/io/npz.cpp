@@ -45,6 +45,10 @@ class NpzReader {
     archive_.reset(zip_open_from_source(source.get(), ZIP_RDONLY, &error.value));
     if (!archive_) origin.fail("a zip archive", error.text());
     static_cast<void>(source.release());  // the archive's now
+    // A comment of the archive would stand behind its directory's record, and libzip reads over what else does.
+    if (!as_text(bytes.last(kEmptyZip.size())).starts_with(kEmptyZip.substr(0, 4))) {
+      origin.fail("a zip archive that ends with its directory", "a comment or other bytes behind it");
+    }
   }
 
   NamedTensors read() {
@@ -279,6 +283,9 @@ NamedTensors parse_npz_named(Bytes bytes, std::string_view source, std::string_v
 }
 
 void write_npz(OutputFile& file, const NamedTensors& tensors) {
+  if (!tensors.metadata.empty()) {
+    zip_failed("metadata, for which npz has no place: " + in_quotes(tensors.metadata.begin()->first));
+  }
   check_names(tensors);
   if (tensors.tensors.empty()) return file.write(kEmptyZip);
   ZipError error;

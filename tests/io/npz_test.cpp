@@ -198,6 +198,18 @@ TEST_F(NpzFile, WritesNothing) {
   EXPECT_TRUE(io::load(path("empty.npz")).tensors.empty());
 }
 
+// Nothing of a file is passed over in silence: neither what is glued to its end, nor a comment.
+TEST_F(NpzFile, RefusesBytesBehindItsDirectory) {
+  io::save_npz(path("x.npz"), {.tensors = {{"x", golden(DType::f32, {2})}}});
+  const std::string good = read(path("x.npz"));
+  std::string comment = good + "note";
+  comment[good.size() - 2] = 4;  // its length
+  for (const std::string& bytes : {good + "tail", comment}) {
+    expect_error(Error::Kind::data, {"ends with its directory"},
+                 [&] { io::parse_npz(std::as_bytes(std::span(bytes)), "x"); });
+  }
+}
+
 TEST_F(NpzFile, RefusesNamesThatClash) {
   const Tensor x = golden(DType::f32, {2});
   const auto refuses = [&](const char* part, const io::NamedTensors& file) {
@@ -208,6 +220,7 @@ TEST_F(NpzFile, RefusesNamesThatClash) {
   refuses("found", {.tensors = {{"\xff\xfe", x}}});
   refuses("a name of 70000 bytes", {.tensors = {{std::string(70000, 'x'), x}}});
   refuses("a name of 65532 bytes", {.tensors = {{std::string(65532, 'x'), x}}});
+  refuses("no place: \"step\"", {.tensors = {{"x", x}}, .metadata = {{"step", "7"}}});
   EXPECT_TRUE(names().empty());
   io::save_npz(path("x.npz"), {.tensors = {{std::string(65531, 'x'), x}}});
   EXPECT_EQ(io::load(path("x.npz")).tensors.front().first.size(), 65531u);
