@@ -87,6 +87,17 @@ TEST_F(BadModels, FilesThatAreNoModelByThemselves) {
   expect_refused("attn embed a --model nowhere", "nothing there");
 }
 
+// A model is sound whatever is glued to its file, and attn info tells that something is.
+TEST_F(BadModels, BytesBehindAGgufFileAreTold) {
+  const std::string bytes = read(models() / "gguf/llama.gguf");
+  for (const bool glued : {false, true}) {
+    write("model.gguf", bytes + (glued ? std::string(77, 'x') : ""));
+    const std::string told = "bytes behind the last tensor, which are not read: ";
+    EXPECT_EQ(out_of("attn info model.gguf").find(told) != std::string::npos, glued);
+    EXPECT_EQ(nlohmann::json::parse(out_of("attn info model.gguf --json")).contains("bytes_behind_tensors"), glued);
+  }
+}
+
 TEST_F(BadModels, GgufFilesThatLie) {
   const std::string bytes = read(models() / "gguf/llama.gguf");
   const std::string huge("\xff\xff\xff\xff\xff\xff\xff\x7f", 8);

@@ -148,6 +148,18 @@ Json file_report(const std::string& path, io::Format format, Json tensors, Json 
   return json;
 }
 
+// How many bytes a file has behind its last tensor, of which nothing is read; 0 where it is padding.
+std::uint64_t bytes_behind(const io::Gguf& file, const std::string& path) {
+  std::uint64_t end = 0;
+  for (const io::GgufTensor& t : file.tensors()) end = std::max(end, t.part == 0 ? t.begin + t.bytes : 0);
+  const auto given = file.metadata().find("general.alignment");
+  const auto* const alignment = given == file.metadata().end() ? nullptr : std::get_if<std::int64_t>(&given->second);
+  const std::uint64_t step = alignment ? static_cast<std::uint64_t>(*alignment) : 32;  // the format's default
+  std::error_code unknown;
+  const std::uint64_t size = std::filesystem::file_size(path, unknown);
+  return end == 0 || unknown || size <= (end + step - 1) / step * step ? 0 : size - end;
+}
+
 // A model is larger than its quantized file: one tensor of it at a time.
 Json gguf_report(const std::string& path, bool stats) {
   const io::Gguf file = io::Gguf::open(path);
@@ -159,7 +171,9 @@ Json gguf_report(const std::string& path, bool stats) {
   }
   auto& members = metadata.get_ref<Json::object_t&>();  // whose [] would look through all of them
   for (const auto& [key, value] : file.metadata()) members.push_back({key, io::text_of(value)});
-  return file_report(path, io::Format::gguf, std::move(tensors), std::move(metadata));
+  Json json = file_report(path, io::Format::gguf, std::move(tensors), std::move(metadata));
+  if (const std::uint64_t behind = bytes_behind(file, path); behind > 0) json["bytes_behind_tensors"] = behind;
+  return json;
 }
 
 // A model as its config.json describes it.
@@ -322,6 +336,10 @@ std::string file_text(const Json& json) {
     for (const auto& [key, value] : json["model"].items()) {
       text.append(formatted("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
     }
+  }
+  if (json.contains("bytes_behind_tensors")) {
+    text.append(formatted("bytes behind the last tensor, which are not read: {}\n",
+                          json["bytes_behind_tensors"].get<std::uint64_t>()));
   }
   if (!json["tensors"].empty()) text.append(tensors_text(json["tensors"]));
   return text + metadata_text(json["metadata"]);
