@@ -64,7 +64,7 @@ Tensor parse_csv(std::string_view text, std::string_view source);
 // replace a file which is there already. Then a file named .attn-….tmp stays, which the command attn removes when it
 // writes there next. Pipes, devices and "-", standard output, are written to as they are.
 void save_npy(const std::filesystem::path& path, const Tensor& tensor);         // bf16 is written as f4
-void save_npz(const std::filesystem::path& path, const NamedTensors& tensors);  // which has no place for metadata
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors);  // refuses metadata
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
 void save_csv(const std::filesystem::path& path, const Tensor& tensor);  // rank 1 or 2
 // The path's extension chooses the format: .npy, .npz, .safetensors or .csv. Throws Error (argument) for another.
