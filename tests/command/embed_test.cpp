@@ -49,5 +49,13 @@ TEST_F(Embed, AnyNumberOfTextsFits80Columns) {
   EXPECT_EQ(points, 41u * 41u + 41u * 4u);
 }
 
+// Which of many is empty is told.
+TEST_F(Embed, ATextWithoutTokensIsNamed) {
+  write("texts.txt", "a b\n\nc\n");
+  refused(line(), 3, {"[--lines]", "at least one token", "none in line 2, ''"});
+  const std::string texts = "attn embed --model " + (kTests / "lm/data/bert").string() + " --tokenizer . ";
+  refused(texts + "a b ' '", 3, {"[TEXT]", "none in text 3, ' '"});
+}
+
 }  // namespace
 }  // namespace attn::test

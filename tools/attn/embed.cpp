@@ -129,6 +129,11 @@ void embed(const EmbedFlags& flags) {
   for (const std::string& text : texts) {
     ids.push_back(tokenizer.encode(text));
     const std::int64_t tokens = std::ssize(ids.back());
+    if (tokens == 0) {
+      const std::string which = flags.lines.empty() ? "text" : "line";
+      throw Error(Error::Kind::data, flags.lines.empty() ? "TEXT" : "--lines", "texts of at least one token",
+                  formatted("none in {} {}, '{}'", which, ids.size(), escaped(texts[ids.size() - 1])), "leave it out");
+    }
     if (tokens <= std::min(most, settings.longest)) continue;
     if (settings.longest == kNoLongest) {
       throw Error(Error::Kind::data, "TEXT", formatted("texts of at most {} tokens", most),
