@@ -36,6 +36,9 @@ TEST_F(Tokens, OfAConversation) {
       "{% if add_generation_prompt %}{{ tools }}{% endif %}");
   EXPECT_EQ(nlohmann::json::parse(known.out)["text"], "<|im_start|>system:short<|im_end|>\nuser:hi<|im_end|>\nNone");
   EXPECT_EQ(nlohmann::json::parse(known.out)["tokens"][0], "<|im_start|>");
+  // An empty message of the system is one, too.
+  EXPECT_EQ(nlohmann::json::parse(out_of("attn tokens --tokenizer . --chat hi --system '' --json"))["text"],
+            "<|im_start|>system:<|im_end|>\nuser:hi<|im_end|>\nNone");
   EXPECT_THAT(out_of("attn tokens --tokenizer ."), HasSubstr("chat           answers end with <|im_end|>"));
   std::ofstream(path("messages.json")) << R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"b": 1.0}]})";
   EXPECT_EQ(nlohmann::json::parse(out_of("attn tokens --tokenizer . --messages messages.json --json"))["text"],

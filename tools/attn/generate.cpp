@@ -31,7 +31,8 @@ namespace {
 using Ids = TextModel::Ids;
 
 struct GenerateFlags {
-  std::string model, tokenizer, system, messages, weights, cache = "float32", precision = "highest";
+  std::string model, tokenizer, messages, weights, cache = "float32", precision = "highest";
+  std::optional<std::string> system;
   std::vector<std::string> prompts, files, ids, stops, stop_texts;
   GenerateOptions options;
   std::uint64_t seed = 123;

@@ -21,7 +21,8 @@ namespace {
 using Ids = std::vector<std::int64_t>;
 
 struct TokensFlags {
-  std::string text, tokenizer, system, messages, lines;
+  std::string text, tokenizer, messages, lines;
+  std::optional<std::string> system;
   std::vector<std::string> ids;
   bool chat = false, plain = false, json = false;
 };

@@ -12,9 +12,10 @@
 
 namespace attn::tool {
 
-std::string conversation(const Tokenizer& tokenizer, const std::string& system, const std::string& user) {
+std::string conversation(const Tokenizer& tokenizer, const std::optional<std::string>& system,
+                         const std::string& user) {
   std::vector<ChatMessage> messages;
-  if (!system.empty()) messages.push_back({"system", system});
+  if (system) messages.push_back({"system", *system});
   messages.push_back({"user", user});
   return ChatTemplate::of(tokenizer).format(messages);
 }
