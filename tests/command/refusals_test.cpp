@@ -33,6 +33,8 @@ TEST_F(Refusals, OfModels) {
   expect("generate --model M --ids a", "[--ids] expected token ids such as 1,2,3; found a");
   expect("experiment --model M --text a --next --without 1 --mean-of b", "[--mean-of] expected --by mean");
   expect("experiment --model M --text a --skip 1.1", "[--skip] expected layers, without heads; found 1.1");
+  expect("report causal --title '' --output x.html", "[--title] expected a title; found an empty text");
+  expect("report --model M --text a --item 2 --output x.html", "[--item] expected a number from 1 to 1; found 2");
   expect("report --model M --text a --layers 2 --layer 3 --output x.html", "[--layer] expected one of --layers 2");
   expect("show --model M --text a --layer 5", "[--layer] expected a number from 1 to 4; found 5");
   expect("tokens --tokenizer T --decode a", "[--decode] expected ids with commas between");

@@ -160,6 +160,7 @@ void require_no_nul(const std::string& text, std::string_view nul) {
 // A layer's steps are in memory until the page has what it holds of them.
 std::string model_page(const Verb& verb, const Flags& flags) {
   const ReadText text = open_text(verb, flags.pictures);
+  require_index("--item", flags.pictures.item, 1);  // a model reads one text
   const auto [layers, heads] = text.model->size();
   const std::set<std::size_t> chosen = chosen_layers(flags.layers, layers);
   const auto longest = std::max<std::int64_t>(std::ssize(text.ids), 2 * kMostRepeated);
@@ -238,6 +239,7 @@ std::string picture_page(const Verb& verb, const Flags& flags, std::vector<std::
 }
 
 void write_report(const Verb& verb, const Flags& flags) {
+  if (verb.given("--title") && flags.title.empty()) refuse("--title", "a title", "an empty text");
   Outputs outputs;
   outputs.declare("--output", flags.output, {".html", ".htm"});
   std::vector<std::string> notes;
