@@ -58,6 +58,18 @@ def test_a_folder_is_what_it_was(family, tmp_path):
     assert json.loads((folder / "config.json").read_text()) == {**config, "dtype": "float32"}
 
 
+@pytest.mark.parametrize("family", ["smollm3", "phi3", "olmo_hybrid"])
+def test_a_new_model_has_no_padding_token(family, tmp_path):
+    """transformers' own one of these families lies beyond the 256 bytes, and it would read no such folder."""
+    (tmp_path / "text.txt").write_text("abcd" * 60)
+    command = [sys.executable, "-m", "attn", "train", "--text", "text.txt", "--context", "8", "--batch", "1", "--steps", "1"]
+    for more in (["--family", family, "--layers", "2", "--heads", "2", "--width", "16", "--out", "new.safetensors"],
+                 ["--from", "new.safetensors", "--out", "saved"]):  # fmt: skip
+        ran = subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+    assert logits(tmp_path / "saved", torch.arange(8)[None]).shape == (1, 8, 256)
+
+
 @pytest.mark.parametrize("name", GGUF)
 def test_a_gguf_file_becomes_a_folder(name, tmp_path):
     """Its logits are those of the model that the file was written from."""
