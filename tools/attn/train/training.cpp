@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attn/error.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "io/file.hpp"
