@@ -135,6 +135,26 @@ def without_gradient(array: Any, op: str, hint: str) -> Any:
 
 def named(state: Any) -> Any:
     """A module's state, which has a name for each array."""
+class OfThisProcess:
+    """What pickle cannot write down; `_instead` says why, and what can be done in its place."""
+
+    _instead = ""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        name = type(self).__name__
+        raise TypeError(f"[pickle] expected an object that another process can read; found attn.{name}, {self._instead}")
+
+
+class Unchanging(OfThisProcess):
+    """What nothing changes is its own copy."""
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
     keys = getattr(state, "keys", None)
     if keys is not None and all(isinstance(name, str) for name in keys()):
         return state

@@ -59,8 +59,31 @@ class Module:
         config = {name: value for name, value in given.items() if name not in ("self", "generator")}
         generator = given.get("generator")
         self._generator = default_generator if generator is None else generator
+        self._made_by = kind, config
         self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), config)
         self.train()
+
+    def __copy__(self) -> Module:
+        """Another module of the same memory, as PyTorch's copies are."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy.deepcopy: without gradients, and without the default generator, which each process has."""
+        own = {name: value for name, value in self.__dict__.items() if name != "_layer"}
+        own["_generator"] = None if self._generator is default_generator else self._generator
+        return {"own": own, "weights": {name: value.copy() for name, value in self.state_dict().items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state["own"])
+        self._generator = default_generator if self._generator is None else self._generator
+        stream = stream_of(self._generator, type(self).__name__)
+        drawn = stream.state()  # the weights that are drawn here are replaced
+        self._layer = _attn.Layer(self._made_by[0], stream, self._made_by[1])
+        stream.set_state(drawn)
+        self._layer.load(state["weights"])
+        self._layer.train(self.training)
 
     @overload
     def __call__(self, x: str) -> Float32: ...

@@ -31,6 +31,13 @@ class Generator:
     def __init__(self, seed: int = 67280421310721, dropout: str = "mkl") -> None:
         self._stream: Any = _attn.Stream(_seed(seed), dropout)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"dropout": self.dropout, "state": self._stream.state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._stream = _attn.Stream(0, state["dropout"])
+        self._stream.set_state(state["state"])
+
     @property
     def dropout(self) -> str:
         return self._stream.dropout

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import asked_for, dtype_name, framework, integer, rows_of, without_gradient
+from attn._arguments import OfThisProcess, asked_for, dtype_name, framework, integer, rows_of, without_gradient
 from attn._options import NOT_OF_A_CACHE, given
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attn._types import A, Array, Int64, Integers, Rows
 
 
-class KVCache:
+class KVCache(OfThisProcess):
     """Keys and values of the tokens so far (Kwon et al. 2023, PagedAttention, section 4.1, with pages).
 
     Batch items grow independently. Threads may share a cache: calls that change it wait for those that read it.
@@ -41,6 +41,8 @@ class KVCache:
         TypeError: a dtype that is none of these.
         ValueError: sizes that do not fit.
     """
+
+    _instead = "whose rows lie in this one's memory; append() its keys(item) and values(item) to another cache there"
 
     def __init__(self, batch: int = 1, kv_heads: int = 1, head_dim: int = 1, value_dim: int | None = None,
                  dtype: str | npt.DTypeLike = "float32", page_size: int = 0, capacity: int = 0) -> None:  # fmt: skip
@@ -129,6 +131,11 @@ class KVCache:
         other = KVCache.__new__(KVCache)
         other._cache, other._config = self._cache.clone(), self._config
         return other
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> KVCache:
+        return self.copy()
 
     @property
     def lengths(self) -> Int64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
+from attn._arguments import Unchanging
 from attn._module_input import path_name, refuse
 from attn.language_models import _listed
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Encoder"]
 
 
-class Encoder:
+class Encoder(Unchanging):
     """An encoder (BERT, Devlin et al. 2019) read from its files.
 
         >>> encoder = attn.Encoder("all-MiniLM-L6-v2")
@@ -32,6 +33,8 @@ class Encoder:
         OSError: a file that cannot be read.
         ValueError: another family, a part that is not supported, or tensors that are not the config's.
     """
+
+    _instead = "whose weights lie in this one's memory; hand over its folder, and call attn.Encoder(folder) there"
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._encoder = _attn.Encoder(path_name("Encoder", folder))

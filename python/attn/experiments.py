@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from attn import _attn
-from attn._arguments import integer, listed
+from attn._arguments import Unchanging, integer, listed
 from attn._module_input import path_name, refuse
 from attn.encoders import Encoder
 from attn.language_models import LanguageModel, _listed, load
@@ -87,7 +87,7 @@ def _that_writes(subject: Any) -> Any:
     return subject
 
 
-class Experiment:
+class Experiment(Unchanging):
     """A model, a text, and what is changed. Methods that change something return another experiment.
 
         >>> e = attn.experiment("SmolLM2.gguf", "The capital of France is")
@@ -98,6 +98,8 @@ class Experiment:
     most heads, with NaN where a layer has fewer. Of an encoder, which has no logits, there are steps(), changes() and
     rollout(). Errors are ValueErrors that say what was expected; a step that is not there is one, too.
     """
+
+    _instead = "whose model lies in this one's memory; make it there by attn.experiment(path, text)"
 
     def __init__(self, subject: Any, ids: list[int], tokenizer: Any, edits: list[Any], text: str | None = None) -> None:
         self._subject, self.ids, self._tokenizer, self._edits, self._text = subject, ids, tokenizer, edits, text

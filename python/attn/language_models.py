@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import DLPACK, NUMPY, dtype_name, framework, int64, integer, take
+from attn._arguments import DLPACK, NUMPY, OfThisProcess, Unchanging, dtype_name, framework, int64, integer, take
 from attn._module_input import path_name, refuse
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["LanguageModel", "Tokenizer", "Writing", "kept_models", "load"]
 
 
-class Tokenizer:
+class Tokenizer(Unchanging):
     """A model's tokenizer, as its files have it. Its ids are those of Hugging Face's."""
+
+    _instead = "which belongs to a model in this one's memory; take attn.load(path).tokenizer there"
 
     def __init__(self, model: _attn.TextModel) -> None:
         self._model = model
@@ -70,7 +72,7 @@ class Tokenizer:
         return f"<attn.Tokenizer of {self.vocab_size} tokens>"
 
 
-class Writing:
+class Writing(OfThisProcess):
     """A text that a model writes. Iterating over it writes on, and gives the text in pieces of whole characters.
 
     After a prompt of ids the pieces are ids, and there is no text.
@@ -82,6 +84,8 @@ class Writing:
         finish: why it ended: "length" (as many tokens as were asked for), "stop" (an id that ends a text), "stop-text"
             (a text that does); None until then.
     """
+
+    _instead = "whose cache lies in this one's memory; keep its prompt_ids and ids, or its text"
 
     def __init__(self, writing: _attn.Writing, prompt_ids: list[int], of_text: bool) -> None:
         self._writing: _attn.Writing | None = writing
@@ -114,7 +118,7 @@ class Writing:
         return f"<attn.Writing: {len(self.ids)} ids, finish {self.finish!r}>"
 
 
-class LanguageModel:
+class LanguageModel(Unchanging):
     """A language model read from its files. attn.load() makes one.
 
         >>> model = attn.load("SmolLM2.gguf")
@@ -124,6 +128,8 @@ class LanguageModel:
     Threads may share it, and take turns. While it computes the interpreter is free for other threads, and Ctrl-C acts
     between two tokens. A text is encoded with the special tokens that the tokenizer puts around it.
     """
+
+    _instead = "whose weights lie in this one's memory; hand over its path, and call attn.load(path) there"
 
     def __init__(self, model: _attn.TextModel, path: str) -> None:
         self._model, self.path = model, path

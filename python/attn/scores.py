@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import ctypes
 
+from attn._arguments import Unchanging
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 CAPSULE = b"attn.score_function"
 
 
-class ScoreFunction:
+class ScoreFunction(Unchanging):
     """Pointers to functions of attn/score_tile.hpp: forward(tile, user) and backward(before, d_scores, user).
 
     Each is a numba cfunc, a ctypes function, a PyCapsule named "attn.score_function", or an address. They run on several
@@ -39,6 +41,8 @@ class ScoreFunction:
     """
 
     def __init__(
+    _instead = "whose addresses are this one's; make it there"
+
         self, forward: Native, backward: Native | None = None, *, forward64: Native | None = None,
         backward64: Native | None = None, user: int | ctypes.Structure | ctypes.Array[Any] | None = None,
     ) -> None:  # fmt: skip

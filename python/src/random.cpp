@@ -54,6 +54,19 @@ void bind_random(nb::module_& m) {
             self.generator.manual_seed(seed);
           },
           nb::arg("seed"))
+      .def("state",
+           [](Stream& self) {
+             const std::lock_guard lock(self.mutex);
+             return give(self.generator.state(), Framework::numpy);
+           })
+      .def(
+          "set_state",
+          [](Stream& self, nb::handle state) {
+            const Array from = read(state, "Generator", "a state");
+            const std::lock_guard lock(self.mutex);
+            self.generator.set_state(from.tensor);
+          },
+          nb::arg("state"))
       .def_prop_ro("dropout", [](const Stream& self) { return name(self.generator.flavour()); })
       .def("next_u64",
            [](Stream& self) {
