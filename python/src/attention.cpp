@@ -44,6 +44,7 @@ nb::tuple forward(const nb::tuple& inputs, const Options& options, nb::handle en
     const AttentionResult found = attn::attention(all.q, all.k, all.v, o);
     return {unfold(found.output, all), unfold(found.lse, all), unfold(found.weights, all)};
   });
+  in.options.check_score_function();
   return nb::make_tuple(give(result.output, with), lse ? give(result.lse, with) : nb::none(),
                         give(result.weights, with));
 }
@@ -60,6 +61,7 @@ nb::tuple backward(nb::handle d_output, const nb::tuple& inputs, nb::handle outp
   const AttentionResult given{out.tensor, sums.tensor, {}};
   const auto grad =
       without_gil([&] { return attention_backward(d.tensor, in.q.tensor, in.k.tensor, in.v.tensor, o, given); });
+  in.options.check_score_function();
   return give_gradients(grad, with);
 }
 

@@ -65,6 +65,7 @@ nb::tuple attend(Cache& self, nb::handle query, nb::handle attn_mask, nb::handle
   Options o = with_inputs(options, attn_mask, sinks, relative_bias, with);
   o.take_return_weights(return_weights, with);
   const AttentionResult result = self.read([&](const KVCache& cache) { return attention(q.tensor, cache, o.options); });
+  o.check_score_function();
   return nb::make_tuple(give(result.output, with), lse ? give(result.lse, with) : nb::none(),
                         give(result.weights, with));
 }

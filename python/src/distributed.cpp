@@ -152,6 +152,7 @@ nb::tuple forward(nb::handle ranks, const nb::tuple& inputs, const Options& opti
 }
 
 nb::tuple backward(nb::handle ranks, nb::handle d_output, const nb::tuple& inputs, nb::handle output, nb::handle lse,
+  all.in.options.check_score_function();
                    const Options& options, const std::string& scheme, const Runs& queries, const Runs& keys,
                    int framework) {
   const auto with = static_cast<Framework>(framework);
@@ -173,6 +174,7 @@ nb::tuple backward(nb::handle ranks, nb::handle d_output, const nb::tuple& input
 }
 
 nb::tuple estimate(const Runs& queries, const Runs& keys, const std::vector<std::int64_t>& sizes, nb::handle dtype,
+  all.in.options.check_score_function();
                    const Options& options, const std::string& scheme, double bytes_per_second, double latency,
                    double flops_per_second) {
   const auto element = optional_dtype(dtype, "estimate", "dtype");

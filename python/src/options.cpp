@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,7 +74,10 @@ void take_block_size(const Given& in) {
 }
 
 void take_score_function(const Given& in) {
-  if (!in.value.is_none()) in.o.score_function = score_function_of(in.as<Addresses>());
+  if (in.value.is_none()) return;
+  const auto at = in.as<Addresses>();
+  in.o.score_function = score_function_of(at);
+  in.all.score_failure = reinterpret_cast<ScoreFailure*>(at[5]);
 }
 
 // attn/_options.py says of each what Python's callers give, and how that is converted before it comes here.
@@ -144,6 +148,16 @@ void Options::take_offset(Offset& to, nb::handle object, const char* what, Frame
 void Options::take_return_weights(nb::handle wanted, Framework from) {
   options.return_weights = !wanted.is(nb::handle(Py_False));
   if (!nb::isinstance<nb::bool_>(wanted)) take(options.weight_rows, wanted, "return_weights", from);
+}
+
+void Options::check_score_function() const {
+  if (score_failure == nullptr || score_failure->raised == 0) return;
+  const ScoreFailure at = std::exchange(*score_failure, {});
+  std::ostringstream found;
+  found << "an exception for (score, b, h, i, j) = (" << at.score << ", " << at.batch << ", " << at.head << ", "
+        << at.query << ", " << at.key << ')';
+  throw Error(Error::Kind::argument, "score_function", "functions that raise nothing", found.str(),
+              "call it with these numbers to see which");
 }
 
 Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sinks, nb::handle relative_bias,

@@ -13,13 +13,21 @@
 
 namespace attn::python {
 
-// These are the addresses of ScoreFunction's forward, backward, forward64, backward64 and user.
-using Addresses = std::array<std::uintptr_t, 5>;
+// These are the addresses of ScoreFunction's forward, backward, forward64, backward64 and user, and of where they write
+// that they failed, or 0.
+using Addresses = std::array<std::uintptr_t, 6>;
+
+// What a function writes that raised an exception, which it cannot throw: numba's, as attn/_numba.py compiles it.
+struct ScoreFailure {
+  double raised = 0;
+  double score, batch, head, query, key;
+};
 
 // Options, and the arrays behind their tensors. The holder of the GIL makes and destroys it.
 struct Options {
   std::vector<Array> kept;
   AttentionOptions options;
+  ScoreFailure* score_failure = nullptr;  // the score function's own; null where it tells of none
 
   // Undefined stays what is None: most calls give few of them.
   void take(Tensor& to, nb::handle object, const char* what, Framework from);
@@ -27,6 +35,8 @@ struct Options {
   void take_offset(Offset& to, nb::handle object, const char* what, Framework from);
   // False, True, or the numbers of some rows.
   void take_return_weights(nb::handle wanted, Framework from);
+  // Throws an Error if the score function has raised an exception since the last time.
+  void check_score_function() const;
 };
 
 // One call has arrays, and the options with those inputs among them that are no arrays of tokens.

@@ -141,6 +141,9 @@ void check_numbers(const AttentionOptions& options, const Shape& scores) {
     std::snprintf(found, sizeof found, "%g", options.softcap);
     fail(Kind::argument, "a softcap of 0 (none), or from 2^-64 to 2^64", found);
   }
+  const ScoreFunction& score = options.score_function;
+  if (!score && (score.forward64 || score.backward || score.backward64))
+    fail(Kind::argument, "score_function.forward", "its other functions alone");
   if (!(options.dropout >= 0 && options.dropout <= 1))
     fail(Kind::argument, "dropout in [0, 1]", std::to_string(options.dropout));
   const Tensor& keep = options.dropout_keep;

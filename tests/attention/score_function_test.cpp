@@ -223,6 +223,14 @@ TEST(ScoreFunction, FromPlainFunctions) {
 
 // ---- block-sparse masks: time is proportional to the blocks that are kept ---------------------
 
+TEST(ScoreFunction, OfFloat64AloneIsRefused) {
+  const Tensor x = Tensor::ones({1, 1, 2, 4}, DType::f64);
+  AttentionOptions options;
+  options.score_function.forward64 = [](const ScoreTile64*, void*) {};
+  expect_error(Error::Kind::argument, {"score_function.forward", "other functions alone"},
+               [&] { attention(x, x, x, options); });
+}
+
 TEST(Blocks, CostNothingWhereTheyAreNot) {
   constexpr std::int64_t block = 64, blocks = 9;  // 576 tokens
   std::mt19937 rng(1);

@@ -59,6 +59,67 @@ def test_what_is_no_score_function():
     for bad in (None, "f", 1.5, lambda s: s):
         with pytest.raises(TypeError):
             attn.ScoreFunction(bad)
+    with pytest.raises(TypeError, match="expected forward, of float32's scores, beside forward64; found None"):
+        attn.ScoreFunction(None, forward64=by_distance)
+    for address in (-1, 2**64):
+        with pytest.raises(ValueError, match="address of 64 bits"):
+            attn.ScoreFunction(address)
+
+
+def raises_at_3(s, b, h, i, j):
+    if i == 3:
+        raise ValueError("no")
+    return s
+
+
+def test_a_function_that_raises_is_an_error_of_the_call(capfd):
+    pytest.importorskip("numba")
+    few = np.ones(3)
+    cache = attn.KVCache(2, 3, 16)
+    cache.append(Q, Q)
+    for f, i in ((raises_at_3, "3"), (lambda s, b, h, i, j: s / (i - 3), "3"), (lambda s, b, h, i, j: s + few[i], "[0-9]+")):
+        function = attn.score_function(f)
+        where = rf"an exception for \(score, b, h, i, j\) = \(.+, {i}, [0-9]+\)"
+        for x in (Q, Q, Q.astype(np.float64)):  # it tells of each call anew
+            with pytest.raises(ValueError, match=where):
+                attn.scaled_dot_product_attention(x, x, x, score_function=function)
+        with pytest.raises(ValueError, match=where):
+            cache.attention(Q, score_function=function)
+        attn.scaled_dot_product_attention(Q[:, :, :3], Q, Q, score_function=function)
+    assert "raise" not in capfd.readouterr().err, "numba prints what it cannot raise"
+
+
+def test_a_derivative_that_raises_is_an_error_of_the_backward_pass():
+    pytest.importorskip("numba")
+    torch = pytest.importorskip("torch")
+    function = attn.score_function(lambda s, b, h, i, j: s, raises_at_3)
+    x = torch.tensor(Q, requires_grad=True)
+    out = attn.scaled_dot_product_attention(x, x, x, score_function=function)
+    with pytest.raises(ValueError, match="functions that raise nothing"):
+        out.sum().backward()
+
+
+def test_cfuncs_that_may_raise_are_refused():
+    numba = pytest.importorskip("numba")
+    signature = numba.types.void(numba.types.CPointer(numba.types.int64), numba.types.voidptr)
+
+    def divides(tile, user):
+        tile[3] = tile[1] // tile[2]
+
+    raising, silent = numba.cfunc(signature)(divides), numba.cfunc(signature, error_model="numpy")(divides)
+    with pytest.raises(ValueError, match="expected a cfunc that raises nothing.*error_model"):
+        attn.ScoreFunction(raising)
+    assert attn.ScoreFunction(silent).addresses[0] == silent.address
+    assert attn.ScoreFunction(raising.address).addresses[0] == raising.address
+
+
+def test_functions_that_numba_cannot_compile_or_that_give_no_number():
+    pytest.importorskip("numba")
+    for f, found in ((lambda s, b, h, i, j: s + "a", "says why above"), (lambda s, b, h, i, j: None, "gives none"),
+                     (lambda s, b, h, i, j: 1j * s, "gives complex")):  # fmt: skip
+        for functions, what in (((f,), "f"), ((lambda s, b, h, i, j: s, f), "derivative")):
+            with pytest.raises(TypeError, match=rf"\[score_function\] expected {what} as a function of numbers.*{found}"):
+                attn.score_function(*functions)
 
 
 def test_report_shows_itself_and_saves(tmp_path):
