@@ -164,6 +164,8 @@ struct Options {
   Layout queries = {}, keys = {};
   Costs costs = {};                                 // by which `automatic` chooses
   std::int64_t most_bytes = std::int64_t{1} << 28;  // of keys and values that gather holds at a time
+  // Whether a call of attention_backward() follows: the same on all ranks, since it would wait for the others.
+  bool with_gradient = false;
 };
 
 // An Estimate tells what a call by one scheme costs the busiest rank.

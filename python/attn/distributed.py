@@ -53,7 +53,8 @@ def attention(
     All ranks make the call together, and mean the same by it. Options are those of the whole sequence, and are the
     same on all ranks, but for attn_mask. With PyTorch's tensors gradients flow to query, key, value, a float attn_mask,
     sinks and relative_bias, and the backward pass is a call of all ranks too: each must reach it, in the same order, so
-    that tensors must require gradients on all ranks or on none.
+    that tensors must require gradients on all ranks or on none. A rank that ends between the two leaves the others
+    waiting for as long as the group's timeout.
     Gradients of sinks, of relative_bias and of an attn_mask with one row are sums over all ranks. The group carries
     messages while a rank computes.
 
@@ -198,7 +199,7 @@ def _call(
     else:
         call: Any = _attn.distributed_forward
         ranks, scheme, *runs = shared
-        output, lse = call(ranks, tensors, made, scheme, *runs, decodes, kind)
+        output, lse = call(ranks, tensors, made, scheme, *runs, decodes, False, kind)
         if kind == DLPACK:
             output, lse = take(output, inputs[0]), take(lse, inputs[0])
     return (output, lse) if both else output

@@ -141,18 +141,22 @@ Given given(const nb::tuple& inputs, const Options& options, const std::string& 
 }
 
 nb::tuple forward(nb::handle ranks, const nb::tuple& inputs, const Options& options, const std::string& scheme,
-                  const Runs& queries, const Runs& keys, bool decodes, int framework) {
+                  const Runs& queries, const Runs& keys, bool decodes, bool followed, int framework) {
   const auto with = static_cast<Framework>(framework);
   PythonTransport transport(ranks);
-  const Given all = read_or_refuse(transport, [&] { return given(inputs, options, scheme, queries, keys, with); });
+  const Given all = read_or_refuse(transport, [&] {
+    Given read_all = given(inputs, options, scheme, queries, keys, with);
+    read_all.options.with_gradient = followed;
+    return read_all;
+  });
   const auto call = decodes ? dist::decode : dist::attention;
   const AttentionResult result =
       without_gil([&] { return call(transport, all.in.q.tensor, all.in.k.tensor, all.in.v.tensor, all.options); });
+  all.in.options.check_score_function();
   return nb::make_tuple(give(result.output, with), give(result.lse, with));
 }
 
 nb::tuple backward(nb::handle ranks, nb::handle d_output, const nb::tuple& inputs, nb::handle output, nb::handle lse,
-  all.in.options.check_score_function();
                    const Options& options, const std::string& scheme, const Runs& queries, const Runs& keys,
                    int framework) {
   const auto with = static_cast<Framework>(framework);
@@ -170,11 +174,11 @@ nb::tuple backward(nb::handle ranks, nb::handle d_output, const nb::tuple& input
     return dist::attention_backward(transport, d.tensor, all.in.q.tensor, all.in.k.tensor, all.in.v.tensor, all.options,
                                     results);
   });
+  all.in.options.check_score_function();
   return give_gradients(grad, with);
 }
 
 nb::tuple estimate(const Runs& queries, const Runs& keys, const std::vector<std::int64_t>& sizes, nb::handle dtype,
-  all.in.options.check_score_function();
                    const Options& options, const std::string& scheme, double bytes_per_second, double latency,
                    double flops_per_second) {
   const auto element = optional_dtype(dtype, "estimate", "dtype");
@@ -192,8 +196,8 @@ nb::tuple estimate(const Runs& queries, const Runs& keys, const std::vector<std:
 
 void bind_distributed(nb::module_& m) {
   m.def("distributed_forward", &forward, nb::arg("ranks"), nb::arg("inputs"), nb::arg("options"), nb::arg("scheme"),
-        nb::arg("queries"), nb::arg("keys"), nb::arg("decodes"), nb::arg("framework"),
-        "(output, lse) of this rank's rows; no runs are no layout.");
+        nb::arg("queries"), nb::arg("keys"), nb::arg("decodes"), nb::arg("followed"), nb::arg("framework"),
+        "(output, lse) of this rank's rows; no runs are no layout; followed: whether a backward pass is.");
   m.def("distributed_backward", &backward, nb::arg("ranks"), nb::arg("d_output"), nb::arg("inputs"), nb::arg("output"),
         nb::arg("lse"), nb::arg("options"), nb::arg("scheme"), nb::arg("queries"), nb::arg("keys"),
         nb::arg("framework"), "As backward's, of this rank's rows.");

@@ -123,6 +123,7 @@ std::string description(const Tensor& q, const Tensor& k, const Tensor& v, const
   });
   const Costs& costs = options.costs;
   line(out, "most_bytes", options.most_bytes);
+  line(out, "gradients", options.with_gradient ? "are followed" : "are not followed");
   line(out, "costs", costs.bytes_per_second, costs.latency, costs.flops_per_second);
   if (kind == Kind::decode) line(out, "q", q);
   line(out, "queries", options.queries), line(out, "keys", options.keys);

@@ -222,6 +222,8 @@ def check_errors_reach_every_rank(ranks):
         torch.manual_seed(ranks.rank)
         with ranks.raises(ValueError, "dropout_key"):
             call(*[torch.ones(1, 2, 5, 4)] * 3, dropout_p=0.5, **group)
+        with ranks.raises(ValueError, "gradients are followed", "gradients are not followed"):
+            call(*[torch.ones(1, 2, 5, 4, requires_grad=mine)] * 3, **group)
     with ranks.raises(ValueError, "layout's", "rows of queries"):
         call(x, x, x, layout=Layout.even(9 * ranks.size, ranks.size), **group)
     with ranks.raises(ValueError, "what ring can do", "block_keep"):

@@ -46,7 +46,7 @@ class Attention(torch.autograd.Function):
         *inputs, ctx.given, ctx.options, ctx.keep = args
         ranks, scheme, *runs = ctx.given
         call: Any = _attn.distributed_forward
-        output, lse = call(ranks, _bare(ranks, inputs), ctx.options, scheme, *runs, False, TORCH)
+        output, lse = call(ranks, _bare(ranks, inputs), ctx.options, scheme, *runs, False, True, TORCH)
         ctx.save_for_backward(*inputs, output, lse)
         ctx.mark_non_differentiable(lse)
         return output, lse
