@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from attn import _attn
 from attn._arguments import TORCH, framework, listed
 from attn._module_input import book_hint, is_model, refuse
 from attn.encoders import Encoder
@@ -54,7 +55,12 @@ def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     if x is not None:
         refuse(op, "a module of attn or attn.torch, or a Hugging Face model, with an input", type(what).__name__,
                "attention weights alone take no input")  # fmt: skip
-    return _of_weights(op, what, item)
+    shown = _of_weights(op, what, item)
+    if doubt := _attn.doubt_about(shown.steps, op):
+        import warnings
+
+        warnings.warn(doubt, stacklevel=3)
+    return shown
 
 
 def read_by(op: str, model: LanguageModel | Encoder, x: Any, tokenizer: Any, item: int) -> tuple[list[int], list[str]]:

@@ -86,6 +86,8 @@ def report(
         checkpoints: beside live, of a model that `attn train --keep-every N` wrote: a slider puts the weights that the
             run has kept in the place of the model's.
 
+    A UserWarning tells of weights that cannot be: below 0, NaN, or with a row that sums to more than 1.
+
     Raises:
         ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item; a model that
             no page computes by.

@@ -5,7 +5,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -142,7 +144,13 @@ std::string space_of(const Blocks& blocks, const Block& block, const Choice& cho
 std::string heads_of(const Blocks& blocks, const Block& block, const Choice& choice, const figure::Options& options) {
   if (blocks.blocks.size() == 1 || choice.layer) return figure::heads(step_of(block, choice.step), options);
   std::vector<Tensor> layers;
-  for (const Block& each : blocks.blocks) layers.push_back(step_of(each, choice.step));
+  for (const Block& each : blocks.blocks) {
+    const Tensor& layer = layers.emplace_back(step_of(each, choice.step));
+    if (layer.shape() == layers[0].shape()) continue;
+    throw Error(Error::Kind::shape, "plot", choice.step + " of as many heads in every layer",
+                layers[0].shape().str() + " in the first and " + layer.shape().str() + " in another",
+                "pass layer= for one of them");
+  }
   return figure::heads(stack(layers), options);
 }
 
@@ -206,6 +214,36 @@ nb::str figure_of_table(nb::handle table, const Texts& axes, Texts rows, Texts c
   return nb::str(svg.c_str(), svg.size());
 }
 
+// What weights cannot be, of one layer's (heads, queries, keys), or "".
+std::string doubt(const std::string& name, const Tensor& weights) {
+  constexpr double most = 1.01;  // as much as rounding to 16 bits allows
+  const Tensor all = weights.to(DType::f64).contiguous();
+  const std::int64_t keys = all.size(-1), queries = all.size(-2);
+  const double* row = all.data<double>();
+  for (std::int64_t r = 0; r < all.numel() / keys; ++r, row += keys) {
+    const double least = *std::min_element(row, row + keys), sum = std::accumulate(row, row + keys, 0.0);
+    if (least >= 0 && sum <= most) continue;
+    std::ostringstream told;
+    told << "expected weights of 0 or more, of which each row sums to at most 1; found ";
+    if (least < 0) {
+      told << least;
+    } else {
+      told << "a sum of " << sum;
+    }
+    told << " for query " << r % queries << " of head " << r / queries << " in " << name << ", drawn as it is";
+    return told.str();
+  }
+  return {};
+}
+
+std::string doubt_about(const nb::list& steps, const std::string& op) {
+  const Trace trace = trace_of(steps, op.c_str());
+  for (const auto& [name, value] : trace.steps()) {
+    if (const std::string found = doubt(name, value); !found.empty()) return "[" + op + "] " + found;
+  }
+  return {};
+}
+
 }  // namespace
 
 void bind_pictures(nb::module_& m) {
@@ -216,6 +254,8 @@ void bind_pictures(nb::module_& m) {
         nb::arg("title").none(), nb::arg("scale").none(), nb::arg("colours").none(), nb::arg("item"),
         nb::arg("layer").none(), nb::arg("head").none(), nb::arg("tokens").none(), nb::arg("key_tokens").none(),
         "A figure of named steps, as SVG.");
+  m.def("doubt_about", &doubt_about, nb::arg("steps"), nb::arg("op"),
+        "What the weights of some layer cannot be, in words, or an empty text.");
   m.def("figure_of_table", &figure_of_table, nb::arg("table"), nb::arg("axes"), nb::arg("rows"), nb::arg("columns"),
         nb::arg("scale"), nb::arg("title").none(), nb::arg("colours").none(), "A table as cells, as SVG.");
   m.def(

@@ -1,5 +1,6 @@
 """report() and plot(): attention weights of any framework, modules, and what cannot be shown."""
 
+import warnings
 import xml.etree.ElementTree as xml
 
 import numpy as np
@@ -197,3 +198,23 @@ def test_every_figure_of_a_module(tmp_path):
     with pytest.raises(ValueError, match=r"ends in \.svg"):
         attn.plot(module, x).save(tmp_path / "picture.pdf")
     assert list(tmp_path.iterdir()) == [tmp_path / "queries.svg"]
+
+
+def test_layers_of_different_numbers_of_heads():
+    layers = [np.full((heads, 3, 3), 1 / 3, np.float32) for heads in (2, 3)]
+    with pytest.raises(ValueError, match=r"as many heads in every layer; found \(2, 3, 3\).*\(3, 3, 3\).*layer="):
+        attn.plot(layers)
+    assert "<svg" in str(attn.plot(layers, layer=1, head=2))
+
+
+@pytest.mark.parametrize("draw", [attn.plot, attn.report])
+@pytest.mark.parametrize("wrong, found", [(np.nan, "nan"), (-0.25, "-0.25"), (2.0, "a sum of 2.75")])
+def test_weights_that_cannot_be_are_told(draw, wrong, found):
+    weights = np.full((2, 4, 4), 0.25, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw(weights)
+        draw(np.tril(weights))  # a sink may have the rest of a row
+    weights[1, 2, 3] = wrong
+    with pytest.warns(UserWarning, match=f"found .*{found} for query 2 of head 1"):
+        draw(weights)
