@@ -55,7 +55,7 @@ def probability(value: Any, op: str, what: str) -> float:
     """A number from 0 to 1, of any kind that has a float's value."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"[{op}] expected {what} as a number; found {type(value).__name__}") from None
     if not 0 <= number <= 1:
         raise ValueError(f"[{op}] expected {what} from 0 to 1; found {number:g}")
@@ -85,7 +85,9 @@ def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> A
     except ValueError:  # rows of different lengths
         raise TypeError(f"[{op}] expected {what} as integers; found {type(values).__name__}") from None
     if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"[{op}] expected {what} as integers; found dtype {array.dtype}")
+        large = array.dtype == object and all(isinstance(each, int) for each in array.flat)
+        found = "an int of more than 64 bits" if large else f"dtype {array.dtype}"
+        raise TypeError(f"[{op}] expected {what} as integers; found {found}")
     if array.size and array.dtype.kind == "u" and int(array.max()) >= 2**63:
         raise ValueError(f"[{op}] expected {what} below 2**63; found {array.max()}")
     return array.astype(numpy.int64)
@@ -133,8 +135,6 @@ def without_gradient(array: Any, op: str, hint: str) -> Any:
     return array
 
 
-def named(state: Any) -> Any:
-    """A module's state, which has a name for each array."""
 class OfThisProcess:
     """What pickle cannot write down; `_instead` says why, and what can be done in its place."""
 
@@ -155,6 +155,8 @@ class Unchanging(OfThisProcess):
         return self
 
 
+def named(state: Any) -> Any:
+    """A module's state, which has a name for each array."""
     keys = getattr(state, "keys", None)
     if keys is not None and all(isinstance(name, str) for name in keys()):
         return state

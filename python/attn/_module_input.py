@@ -18,7 +18,10 @@ def path_name(op: str, path: str | os.PathLike[str]) -> str:
     """A path's name as the library takes it, which would end at a null character."""
     import os
 
-    name = os.fsdecode(path)
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"[{op}] expected a path as a string or os.PathLike; found {type(path).__name__}") from None
     if "\0" in name:
         refuse(op, "a path without a null character", repr(name))
     if any("\ud800" <= letter <= "\udfff" for letter in name):

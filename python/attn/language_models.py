@@ -330,7 +330,12 @@ def load(
         ValueError: a family or a part that is not supported, or tensors that are not the config's. Of BERT and models of
             its kind, attn.Encoder reads the files.
     """
+    import os
+
     place, words = path_name("load", path), "" if tokenizer is None else path_name("load", tokenizer)
+    for what, name in (("a model", place), ("the folder of a tokenizer", words)):
+        if not os.path.exists(name) and (name or what == "a model"):
+            raise FileNotFoundError(f"[load] expected {what} at {name!r}; found nothing there")
     return LanguageModel(_attn.load(place, dtype_name(weights), precision, words), place)
 
 

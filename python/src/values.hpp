@@ -38,32 +38,38 @@ std::string found_of(nb::handle object) {
     if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) {
       for (const nb::handle item : object) {
         typename T::value_type value{};
-        if (!nb::try_cast(item, value)) return type_of(object) + " with " + type_of(item);
+        if (!nb::try_cast(item, value)) return type_of(object) + " with " + found_of<typename T::value_type>(item);
       }
     }
   }
   if (std::same_as<T, bool> && type_of(object) == "bool") return "numpy.bool; convert it with bool()";
   if (std::integral<T> && !std::same_as<T, bool> && type_of(object) == "int") return "an int of more than 64 bits";
+  if (std::floating_point<T> && type_of(object) == "int") return "an int past the range of numbers";
   return type_of(object);
 }
 
-// A text's bytes. Halves of characters are Python's UnicodeEncodeError.
-inline std::string text_in(nb::handle text, const char* op) {
+// A text's bytes. Halves of characters are Python's UnicodeEncodeError, which says where they came from.
+inline std::string text_in(nb::handle text, const char* op, const char* what = "text") {
   if (!nb::isinstance<nb::str>(text)) throw Error(Error::Kind::dtype, op, "text as a string", type_of(text));
   Py_ssize_t size = 0;
   const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-  if (bytes == nullptr) throw nb::python_error();
+  if (bytes == nullptr) {
+    const nb::python_error error;
+    const std::string reason = std::string("[") + op + "] expected " + what + " of whole characters; found half of one";
+    error.value().attr("reason") = nb::str(reason.c_str());
+    throw error;
+  }
   return {bytes, static_cast<std::size_t>(size)};
 }
 
 // Raises UnicodeEncodeError for strings, alone or in a list, that are none only for half a character.
 template <class T>
-void require_whole_characters(nb::handle object, const char* op) {
+void require_whole_characters(nb::handle object, const char* op, const char* what) {
   if constexpr (std::same_as<T, std::string>) {
-    if (nb::isinstance<nb::str>(object)) text_in(object, op);
+    if (nb::isinstance<nb::str>(object)) text_in(object, op, what);
   } else if constexpr (std::same_as<T, std::vector<std::string>>) {
     if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object)) return;
-    for (const nb::handle item : object) require_whole_characters<std::string>(item, op);
+    for (const nb::handle item : object) require_whole_characters<std::string>(item, op, what);
   }
 }
 
@@ -77,7 +83,7 @@ T plain(nb::handle object, const char* op, const char* what) {
   const bool is_flag = !std::same_as<T, bool> && PyBool_Check(object.ptr());  // which counts as 0 or 1 elsewhere
   if (!followed && !is_flag && nb::try_cast(object, result)) return result;
   PyErr_Clear();
-  require_whole_characters<T>(object, op);
+  require_whole_characters<T>(object, op, what);
   throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()), found_of<T>(object));
 }
 

@@ -131,8 +131,24 @@ def test_a_tokenizer_of_its_own(tmp_path):
     with pytest.raises(ValueError, match="chat template"):
         model.generate([{"role": "user", "content": "a"}])
     for take in (model.tokenizer.encode, model.loss, model.generate, lambda text: model.generate("a", stop_text=text)):
-        with pytest.raises(UnicodeEncodeError):
+        with pytest.raises(UnicodeEncodeError, match=r"\[(encode|generate)\] expected text of whole characters"):
             take("\ud800")
+
+
+@pytest.mark.parametrize("name, call", {"load": attn.load, "Encoder": attn.Encoder, "kept_models": attn.kept_models}.items())
+def test_what_is_no_path(name, call):
+    for wrong in (None, 3, ["model.gguf"]):
+        found = type(wrong).__name__
+        with pytest.raises(TypeError, match=rf"\[{name}\] expected a path as a string or os.PathLike; found {found}"):
+            call(wrong)
+
+
+def test_what_is_not_there(tmp_path):
+    for missing in ("missing", "missing.gguf", ""):
+        with pytest.raises(FileNotFoundError, match=rf"\[load\] expected a model at '{missing}'; found nothing there"):
+            attn.load(missing)
+    with pytest.raises(FileNotFoundError, match="expected the folder of a tokenizer at .*; found nothing there"):
+        attn.load(DATA / "llama", tokenizer=tmp_path / "missing")
 
 
 def test_what_no_call_can_mean(llama):
@@ -143,6 +159,11 @@ def test_what_no_call_can_mean(llama):
     for flag in ({"new_tokens": True}, {"temperature": True}, {"seed": False}):
         with pytest.raises(TypeError, match="found bool"):
             llama.generate([1], **flag)
+    for large in (llama, llama.loss, lambda ids: llama.generate([1], stop=ids)):
+        with pytest.raises(TypeError, match="ids as integers; found an int of more than 64 bits"):
+            large([1, 2**70])
+    with pytest.raises(TypeError, match="temperature as a number; found an int past the range of numbers"):
+        llama.generate([1], temperature=10**400)
     with pytest.raises(TypeError, match="new_tokens as an integer; found an int of more than 64 bits"):
         llama.generate([1], new_tokens=2**70)
     with pytest.raises(ValueError, match="repetition_penalty that leaves logits finite"):

@@ -144,7 +144,7 @@ def test_figures_are_saved_as_png(tmp_path):
 def test_halves_of_characters_are_no_text():
     for call in (lambda: attn.split_words("\ud800 a"), lambda: attn.embed_words(["a", "\ud800"]),
                  lambda: attn.report(np.eye(2, dtype=np.float32)[None], tokens=["a", "\ud800"])):  # fmt: skip
-        with pytest.raises(UnicodeEncodeError):
+        with pytest.raises(UnicodeEncodeError, match=r"\[.+\] expected (text|words|tokens).* of whole characters; found half of one"):
             call()
     with pytest.raises(TypeError, match="text as a string; found int"):
         attn.split_words(1)
