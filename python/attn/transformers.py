@@ -98,8 +98,9 @@ def _check_mask(mask: Any, query: Any, key: Any, window: int | None, starts: Any
     packed = starts is not None and len(starts) > 2
     if packed and (mask is None or (isinstance(mask, LazyMask) and mask.sequences is None)):
         raise ValueError(
-            "[attn.transformers] expected packed texts told by position_ids that begin again; found cu_seq_lens_q alone, "
-            "and a mask for one text; pass position_ids too, and use_cache=False"
+            "[attn.transformers] expected packed texts that the model's mask tells apart; found cu_seq_lens_q, and a mask for "
+            "one text; pass position_ids that begin again, and use_cache=False, or to a model that makes its masks without "
+            "them, as gpt-oss does, the texts as rows of a padded batch"
         )
 
 
