@@ -15,8 +15,19 @@ def framework(array: Any) -> int:
     if module == "numpy":
         return NUMPY
     if module == "torch" or module.startswith("torch."):
+        if module.startswith("torch.distributed.tensor"):
+            refuse_parts(array)
         return TORCH
     return DLPACK if hasattr(array, "__array_namespace__") else _by_class(array)
+
+
+def refuse_parts(*arrays: Any) -> None:
+    """DTensors, whose memory is empty or a part's."""
+    if any(type(array).__module__.startswith("torch.distributed.tensor") for array in arrays):
+        raise NotImplementedError(
+            "[attn] expected arrays of this process; found a DTensor, of which each rank holds a part; pass its .to_local(), "
+            "to attn.distributed.attention where tokens are cut, or its .full_tensor()"
+        )
 
 
 def _by_class(array: Any) -> int:

@@ -91,7 +91,7 @@ def compiled(f: Any, derivative: Any = None) -> dict[str, Any]:
 def _of_numbers(what: str, function: Any) -> Any:
     """The function as numba compiles it, which gives a number. An index past an array's end raises."""
     wanted = f"[score_function] expected {what} as a function of numbers that numba can compile, and that gives a number"
-    compiled = function if is_jitted(function) else numba.njit(function, boundscheck=True)
+    compiled: Any = function if is_jitted(function) else numba.njit(function, boundscheck=True)
     for scalar in (types.float32, types.float64):
         places = types.int64, types.int32, types.int32, types.int64
         try:

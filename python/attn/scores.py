@@ -144,7 +144,7 @@ def score_function(f: OfOneScore, derivative: OfOneScore | None = None) -> Score
             _require_five(what, function)
     from attn._numba import compiled
 
-    function = ScoreFunction(**compiled(f, derivative))
-    *addresses, user, _ = function.addresses
-    function.addresses = (*addresses, user, user)  # it is there that its functions say that they failed
-    return function
+    made = ScoreFunction(**compiled(f, derivative))
+    *addresses, user, _ = made.addresses
+    made.addresses = (*addresses, user, user)  # it is there that its functions say that they failed
+    return made

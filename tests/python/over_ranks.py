@@ -9,9 +9,11 @@ import tempfile
 import numpy as np
 import oracle
 import torch
+import torch.distributed.tensor
 
 import attn
 import attn.distributed
+import attn.torch
 from attn.distributed import Layout
 
 SCHEMES = ["auto", "ring", "gather", "ulysses"]
@@ -264,6 +266,15 @@ def check_groups_of_some_ranks(ranks):
         torch.testing.assert_close(found, layout.take(want, ranks.rank // 2), atol=1e-5, rtol=1e-5)
     if mesh is not None:
         attn.distributed.attention(x, x, x, group=mesh)
+        cut = torch.distributed.tensor.distribute_tensor(x, mesh, [torch.distributed.tensor.Shard(2)])
+        for call in (attn.scaled_dot_product_attention, attn.distributed.attention, attn.torch.scaled_dot_product_attention,
+                     attn.torch.linear_attention):  # fmt: skip
+            with ranks.raises(NotImplementedError, "a DTensor", "to_local()"):
+                call(cut, cut, cut)
+        with ranks.raises(NotImplementedError, "a DTensor", "to_local()"):
+            attn.torch.scaled_dot_product_attention(x, x, cut)
+        with ranks.raises(NotImplementedError, "a DTensor", "to_local()"):
+            attn.KVCache(kv_heads=2, head_dim=8).append(cut, cut)
 
 
 def check_all(ranks):

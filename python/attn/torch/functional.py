@@ -9,7 +9,7 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, asked_for, flag, rows_of
+from attn._arguments import TORCH, asked_for, flag, refuse_parts, rows_of
 from attn._options import given, typed
 from attn.torch import modes, operator
 
@@ -58,6 +58,8 @@ def scaled_dot_product_attention(
         made[name] = _tensor(made[name], name)
         tensors.append(made[name])
     if traced or not modes.direct(tensors):
+        if not traced:
+            refuse_parts(*inputs)
         _are_tensors(inputs)
         for name, told in (("enable_gqa", enable_gqa), ("is_causal", is_causal)):
             if not isinstance(told, (bool, torch.SymBool)):

@@ -9,7 +9,7 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, flag, int64
+from attn._arguments import TORCH, flag, int64, refuse_parts
 from attn.torch import modes, operator
 
 
@@ -114,6 +114,7 @@ def _call(kernel: str, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> An
 
 
 def _are_dense(op: str, tensors: tuple[Any, ...]) -> None:
+    refuse_parts(*tensors)
     for tensor in tensors:
         if tensor is None:
             continue
