@@ -83,8 +83,10 @@ def listed(values: Any, op: str, what: str) -> list[Any]:
 def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> Any:
     """Lengths and row numbers: an int64 array as it is, and one number; a list, or other integers, converted."""
     dtype = str(getattr(values, "dtype", ""))
-    if values is None or dtype in ("int64", "torch.int64"):
+    if values is None or dtype == "torch.int64":
         return values
+    if dtype == "int64":
+        return unmasked(values, what, op)
     if dtype in ("torch.int32", "torch.int16", "torch.int8", "torch.uint8"):
         return values.long()
     if type(values) is int and abs(values) < 2**63:
@@ -92,7 +94,7 @@ def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> A
     import numpy
 
     try:
-        array = numpy.asarray(values)
+        array = numpy.asarray(unmasked(values, what, op))
     except ValueError:  # rows of different lengths
         raise TypeError(f"[{op}] expected {what} as integers; found {type(values).__name__}") from None
     if array.size and array.dtype.kind not in "iu":
@@ -102,6 +104,15 @@ def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> A
     if array.size and array.dtype.kind == "u" and int(array.max()) >= 2**63:
         raise ValueError(f"[{op}] expected {what} below 2**63; found {array.max()}")
     return array.astype(numpy.int64)
+
+
+def unmasked(values: Any, what: str, op: str) -> Any:
+    """The values themselves, unless they are of numpy.ma, whose own mask a conversion would lose."""
+    if type(values).__module__.startswith("numpy.ma"):
+        raise TypeError(
+            f"[{op}] expected {what} without a mask of its own; found numpy.ma.MaskedArray; pass its .data or .filled(0)"
+        )
+    return values
 
 
 def rows_of(return_weights: Any) -> Any:

@@ -116,6 +116,10 @@ def test_other_kinds_of_numpy_arrays():
     for arguments in ((masked, X, X), (X, X, masked), (X, X, X, np.ma.masked_array(np.ones((5, 5), bool)))):
         with pytest.raises(TypeError, match=r"without a mask of its own; found numpy.ma.MaskedArray; pass its .data or"):
             sdpa(*arguments)
+    for dtype in (np.int32, np.int64):
+        lengths = np.ma.masked_array(np.full(X.shape[0], 3, dtype), True)
+        with pytest.raises(TypeError, match="key_lengths without a mask of its own; found numpy.ma.MaskedArray"):
+            sdpa(X, X, X, key_lengths=lengths)
     for view in (X[..., ::-1], X[:, :, ::-1], X[::-1, ::-1], X.swapaxes(2, 3)[..., :4, :4]):
         np.testing.assert_array_equal(sdpa(view, view, view), sdpa(*[view.copy()] * 3))
     matrix = X[0, 0].view(np.matrix) if hasattr(np, "matrix") else X[0, 0]

@@ -294,3 +294,15 @@ def test_every_byte_of_a_numpy_mask_but_zero_is_true():
         got = attn.scaled_dot_product_attention(Q.numpy(), K.numpy(), V.numpy(), mask)
         want = theirs(Q, K, V, torch.from_numpy(bytes_ != 0))
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_that_an_array_of_numpy_holds_is_not_lost():
+    q = torch.ones(1, 1, 4, 4)
+    for dtype in (np.int32, np.int64):
+        with pytest.raises(TypeError, match="key_lengths without a mask of its own"):
+            attn.scaled_dot_product_attention(q, q, q, key_lengths=np.ma.masked_array([3], [True], dtype))
+    masked = np.ma.masked_array(np.ones((1, 1, 4), np.float32), True)
+    with pytest.raises(TypeError, match="alibi_slopes without a mask of its own"):
+        attn.scaled_dot_product_attention(q, q, q, alibi_slopes=masked[0, 0, :1])
+    with pytest.raises(TypeError, match="without a mask of its own"):
+        attn.torch.linear_attention(q, q, q, decay=masked)

@@ -9,7 +9,7 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, asked_for, flag, refuse_parts, rows_of
+from attn._arguments import TORCH, asked_for, flag, refuse_parts, rows_of, unmasked
 from attn._options import given, typed
 from attn.torch import modes, operator
 
@@ -78,6 +78,7 @@ def scaled_dot_product_attention(
 def _tensor(values: Any, what: str) -> Tensor | None:
     if values is None or isinstance(values, Tensor):
         return values
+    unmasked(values, what, _OP)
     try:
         return torch.as_tensor(values).clone()  # which keeps its numbers until the gradient asks for them
     except (TypeError, ValueError, RuntimeError):

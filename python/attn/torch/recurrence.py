@@ -9,7 +9,7 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, flag, int64, refuse_parts
+from attn._arguments import TORCH, flag, int64, refuse_parts, unmasked
 from attn.torch import modes, operator
 
 
@@ -140,7 +140,9 @@ def _integers(values: Any, what: str, op: str) -> Any:
 
 def _tensor(values: Any) -> Any:
     """A tensor of its own of another array's numbers, which may be others by the time that the gradient asks for them."""
-    return values if values is None or isinstance(values, Tensor) else torch.as_tensor(values).clone()
+    if values is None or isinstance(values, Tensor):
+        return values
+    return torch.as_tensor(unmasked(values, "arrays", "linear_attention")).clone()
 
 
 def _lowered(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
