@@ -85,7 +85,7 @@ struct HeadRange {
 
 struct AttentionOptions {
   Mask mask = {};
-  std::optional<double> scale = {};   // default 1/sqrt(d)
+  std::optional<double> scale = {};   // default 1/sqrt(d); 0, or of magnitude at least 2^-100 and softcap / 2^110
   double softcap = 0;                 // 0 = none; from 2^-64 to 2^64, scores become cap · tanh(scores / cap)
   ScoreFunction score_function = {};  // the user's own, after the softcap and before biases and masks
   // ALiBi (Press et al. 2022): float32 (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
@@ -124,8 +124,9 @@ struct AttentionResult {
 // Shapes are q (b, hq, tq, d), k (b, hkv, tk, d) and v (b, hkv, tk, dv), d >= 1, of one floating dtype and any strides.
 // hq is a multiple of hkv; query head i reads key head i / (hq / hkv). A fully masked query returns zeros. Masked keys
 // and values are as if they were not there, whatever they hold. Finite inputs give no NaN: a result that leaves its
-// dtype's range becomes that dtype's largest number. With a trace it records the steps (attn/steps.hpp) from queries to
-// context that the options ask for, and "sinks". Throws Error for shapes, dtypes or options that do not fit.
+// dtype's range becomes that dtype's largest number, and so does a product q · k of float64 before it is
+// scaled. With a trace it records the steps (attn/steps.hpp) from queries to context that the options ask for, and
+// "sinks". Throws Error for shapes, dtypes or options that do not fit.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                           Trace* trace = nullptr);
 

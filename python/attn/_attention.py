@@ -42,7 +42,7 @@ def scaled_dot_product_attention(
         dropout_p: probability that a weight is dropped, drawn by Philox from one number of `generator`
             (torch's own generator for torch's tensors): the same for any number of threads.
         is_causal: query i sees keys up to i; together with every other mask.
-        scale: default 1/√d.
+        scale: default 1/√d; 0, or of magnitude at least 2^-100, and softcap / 2^110 beside a softcap.
         enable_gqa: query's heads may be a multiple of key's and value's.
         window: (left, right): query i sees keys from i - left to i + right; -1 is no limit.
         softcap: scores become cap · tanh(scores / cap); from 2^-64 to 2^64, and 0, the default, is none.

@@ -98,7 +98,7 @@ class KVCache(OfThisProcess):
             attn_mask: broadcastable to (b, hq, tq, longest item): boolean, True takes part; or floating, added to the
                 scores.
             is_causal: a query sees its own token and those before it alone.
-            scale: default 1/√d.
+            scale: default 1/√d, with the limits of attn.scaled_dot_product_attention.
             window, softcap, alibi_slopes, sinks, relative_bias, relative_bidirectional, relative_max_distance, precision,
                 score_function: as in attn.scaled_dot_product_attention.
             causal_alignment: "bottom_right", or "top_left": query i stands at key i.

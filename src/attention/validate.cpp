@@ -133,14 +133,25 @@ void check_weight_rows(const AttentionOptions& options, std::int64_t tq) {
   }
 }
 
+std::string text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
+}
+
+// Queries are multiplied by scale, or by scale / softcap, in float32, where less than 2^-126 is 0.
+void check_scale(double scale, double softcap) {
+  if (!std::isfinite(scale)) fail(Kind::argument, "a finite scale", "a scale that is not finite");
+  const double size = std::fabs(scale);
+  if (scale != 0 && (size < 0x1p-100 || size < softcap * 0x1p-110))
+    fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100 and softcap / 2^110", text(scale),
+         "multiply the queries by a part of it");
+}
+
 void check_numbers(const AttentionOptions& options, const Shape& scores) {
-  if (options.scale && !std::isfinite(*options.scale))
-    fail(Kind::argument, "a finite scale", "a scale that is not finite");
-  if (options.softcap != 0 && !(options.softcap >= 0x1p-64 && options.softcap <= 0x1p64)) {  // float32 divides by it
-    char found[32];
-    std::snprintf(found, sizeof found, "%g", options.softcap);
-    fail(Kind::argument, "a softcap of 0 (none), or from 2^-64 to 2^64", found);
-  }
+  if (options.softcap != 0 && !(options.softcap >= 0x1p-64 && options.softcap <= 0x1p64))  // float32 divides by it
+    fail(Kind::argument, "a softcap of 0 (none), or from 2^-64 to 2^64", text(options.softcap));
+  if (options.scale) check_scale(*options.scale, options.softcap);
   const ScoreFunction& score = options.score_function;
   if (!score && (score.forward64 || score.backward || score.backward64))
     fail(Kind::argument, "score_function.forward", "its other functions alone");

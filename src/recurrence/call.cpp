@@ -114,6 +114,9 @@ Sizes validate(const char* op, const Tensor& q, const Tensor& k, const Tensor& v
   Sizes s = check_inputs(check, q, k, v);
   if (options.scale && !std::isfinite(*options.scale))
     check.fail(Kind::argument, "a finite scale", "a scale that is not finite");
+  if (options.scale && *options.scale != 0 && std::fabs(*options.scale) < 0x1p-100)  // float32 takes 2^-127 for 0
+    check.fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100", "a smaller one",
+               "multiply the queries by a part of it");
   check_sequences(check, options, s);
   if (options.decay.defined()) {
     check.floating(options.decay, "decay");

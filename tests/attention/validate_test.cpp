@@ -95,6 +95,8 @@ TEST(Validate, Numbers) {
     expect_refused(Kind::argument, parts, x, x, x, options);
   };
   for (const double bad : {kNan, kInf, -kInf}) refuse({"finite scale"}, {.scale = bad});
+  for (const double bad : {7e-31, -7e-31, 1e-38, 1e-300}) refuse({"magnitude at least 2^-100"}, {.scale = bad});
+  refuse({"softcap / 2^110", "1e-20", "multiply the queries"}, {.scale = 1e-20, .softcap = 0x1p64});
   for (const double bad : {-1.0, kNan, kInf, 1e-300, 1e39}) refuse({"softcap"}, {.softcap = bad});
   for (const double bad : {-0.1, 1.1, kNan}) refuse({"dropout in [0, 1]"}, {.dropout = bad, .dropout_keep = keep});
   refuse({"dropout_keep", "(2, 2, 3, 3)", "none", "Generator::dropout_keep"}, {.dropout = 0.5});
@@ -102,6 +104,17 @@ TEST(Validate, Numbers) {
   refuse({"dropout_keep", "booleans"}, {.dropout = 0.5, .dropout_keep = ones({2, 2, 3, 3})});
   refuse({"dropout_keep", "(2, 2, 3, 2)"}, {.dropout_keep = ones({2, 2, 3, 2}, DType::boolean)});
   refuse({"dropout_keep or dropout_key"}, {.dropout_keep = keep, .dropout_key = 1});
+}
+
+TEST(Validate, TheLeastScalesActAsTheirQueriesDo) {
+  // Scores of 1 and 0, whatever the scale is that they come from.
+  for (const double scale : {0x1p-100, -0x1p-100, 0x1p-46}) {
+    const Tensor q = Tensor::full({1, 1, 1, 1}, 0x1p20);
+    Tensor k = Tensor::zeros({1, 1, 2, 1}), v = Tensor::zeros(k.shape());
+    k.set({0, 0, 0, 0}, 0x1p-20 / scale), v.set({0, 0, 0, 0}, 1);
+    const double softcap = scale == 0x1p-46 ? 0x1p64 : 0;
+    EXPECT_NEAR(attention(q, k, v, {.scale = scale, .softcap = softcap}).output.at({0, 0, 0, 0}), 0.731059, 1e-6);
+  }
 }
 
 TEST(Validate, AHugeProblemIsAnErrorNotACrash) {
