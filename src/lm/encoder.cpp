@@ -106,12 +106,7 @@ Module::Gradient Encoder::backward(const Tensor& d_hidden) {
   for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x;
   dx = norm.backward(dropout_.backward(dx).x).x;
   embed_backward(dx, ids_, table_gradient(words), table_gradient(positions));
-  // types[0] was added to every row.
-  const Tensor rows = dx.contiguous().view({-1, dx.size(-1)});
-  const Tensor d_types = table_gradient(types);
-  for (std::int64_t i = 0; d_types.defined() && i < rows.size(0); ++i) {
-    add_in_place(d_types.select(0, 0), rows.select(0, i));
-  }
+  embed_backward(dx, Tensor::zeros(ids_.shape(), DType::i64), table_gradient(types), {});  // types[0], on every row
   return {};
 }
 

@@ -69,15 +69,18 @@ ModuleConfig checked(ModuleConfig c) {
 
 Tensor batched(const Tensor& x) { return x.rank() == 3 ? x : x.unsqueeze(0); }
 
-// (b, t, heads · d) normalised in rows of the norm's width
-Tensor normalised(Norm& norm, const Tensor& x, DType dtype) {
-  const Tensor rows = x.to(DType::f32).contiguous().view({-1, norm.weight.value.numel()});
-  return norm.forward(rows, dtype).view(x.shape());
+// (b, t, heads · d) as rows of a head, or of all heads together
+Tensor norm_rows(const Tensor& x, const ModuleConfig& c) {
+  const bool each = c.query_key_norm == QueryKeyNorm::each_head;
+  return x.to(DType::f32).contiguous().view({-1, each ? c.head_dim : x.size(-1)});
 }
 
-Tensor normalised_backward(Norm& norm, const Tensor& dy) {
-  const Tensor rows = dy.to(DType::f32).contiguous().view({-1, norm.weight.value.numel()});
-  return norm.backward(rows, {}).view(dy.shape());
+Tensor normalised(Norm& norm, const Tensor& x, const ModuleConfig& c, DType dtype) {
+  return norm.forward(norm_rows(x, c), dtype).view(x.shape());
+}
+
+Tensor normalised_backward(Norm& norm, const Tensor& dy, const ModuleConfig& c) {
+  return norm.backward(norm_rows(dy, c), {}).view(dy.shape());
 }
 
 // Returns what a gate leaves of `merged`: all of it where there is no gate.
@@ -202,7 +205,9 @@ AttentionLayer::Heads AttentionLayer::project_heads(const Tensor& x, const Tenso
   const DType unnormalised = query_norm_ ? DType::f32 : kept;
   Tensor q = linear(*query_, x, unnormalised), k = linear(*key_, source, unnormalised);
   const Tensor gate = config_.output_gate ? split_gate(q).to(kept) : Tensor{};
-  if (query_norm_) q = normalised(*query_norm_, q, kept), k = normalised(*key_norm_, k, kept);
+  if (query_norm_) {
+    q = normalised(*query_norm_, q, config_, kept), k = normalised(*key_norm_, k, config_, kept);
+  }
   return {ref::split_heads(q, config_.num_heads), ref::split_heads(k, config_.kv_heads),
           ref::split_heads(linear(*value_, source, kept), config_.kv_heads), gate};
 }
@@ -333,7 +338,9 @@ Module::Gradient AttentionLayer::backward(const Tensor& dz) {
   }
   // q, k = norm(q), norm(k), each of merged heads
   Tensor dq = ref::merge_heads(grad.q), dk = ref::merge_heads(grad.k);
-  if (query_norm_) dq = normalised_backward(*query_norm_, dq), dk = normalised_backward(*key_norm_, dk);
+  if (query_norm_) {
+    dq = normalised_backward(*query_norm_, dq, config_), dk = normalised_backward(*key_norm_, dk, config_);
+  }
   if (d_gate.defined()) dq = beside(dq, d_gate, config_.head_dim);
   // q, k, v = W · x
   const Tensor dx = linear_backward(*query_, dq, s.x, DType::f32);

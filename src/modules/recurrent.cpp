@@ -10,6 +10,7 @@
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
 #include "ops/stored.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {
@@ -237,7 +238,8 @@ void RecurrentLayer::set_gates(Saved& s) {
   s.options.beta = mapped(s.beta_in, [most](std::int64_t, float x) { return most * sigmoid(x); }).transpose(1, 2);
   if (kind_ == Kind::delta) return;
   s.alpha = linear(*alpha_, s.x, DType::f32);
-  const float *a = a_log_.value.data<float>(), *bias = dt_bias_.value.data<float>();
+  const Tensor rates = numbers_of(kRecurrentOp, a_log_, h), steps = numbers_of(kRecurrentOp, dt_bias_, h);
+  const float *a = rates.data<float>(), *bias = steps.data<float>();
   s.options.decay = mapped(s.alpha, [=](std::int64_t i, float x) {
                       return -std::exp(a[i % h]) * softplus(x + bias[i % h]);
                     }).transpose(1, 2);
@@ -373,10 +375,11 @@ Tensor RecurrentLayer::gates_backward(const Saved& s, const Tensor& d_decay, con
   // decay = −exp(A_log) · softplus(alpha + dt_bias)
   const Tensor d = d_decay.transpose(1, 2).contiguous(), d_alpha = Tensor::empty(s.alpha.shape());
   const Tensor d_a = Tensor::zeros({h}), d_bias = Tensor::zeros({h});
+  const Tensor rates = numbers_of(kRecurrentOp, a_log_, h), steps = numbers_of(kRecurrentOp, dt_bias_, h);
   for (std::int64_t i = 0; i < d.numel(); ++i) {
     const std::int64_t head = i % h;
-    const float rate = std::exp(a_log_.value.data<float>()[head]), g = d.data<float>()[i];
-    const float from = s.alpha.data<float>()[i] + dt_bias_.value.data<float>()[head];
+    const float rate = std::exp(rates.data<float>()[head]), g = d.data<float>()[i];
+    const float from = s.alpha.data<float>()[i] + steps.data<float>()[head];
     d_alpha.data<float>()[i] = -g * rate * sigmoid(from);
     d_a.data<float>()[head] -= g * rate * softplus(from);
     d_bias.data<float>()[head] += d_alpha.data<float>()[i];

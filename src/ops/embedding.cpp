@@ -18,6 +18,15 @@ std::int64_t place_of(const Tensor& places, std::int64_t token) {
   return places.defined() ? places.data<std::int64_t>()[token] : token;
 }
 
+// Rows 0 to `last` of a table, or of its gradient, are read or written by their number: it may have been replaced.
+void require_rows(const char* what, const Tensor& table, std::int64_t last, std::int64_t width) {
+  if (!table.defined() || (table.rank() == 2 && table.size(0) > last && table.size(1) == width)) return;
+  throw Error(
+      Error::Kind::shape, kEmbedding,
+      std::string(what) + " of " + std::to_string(width) + " columns and more than " + std::to_string(last) + " rows",
+      table.shape().str());
+}
+
 }  // namespace
 
 void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest) {
@@ -74,6 +83,7 @@ void add_positions(const Tensor& x, const Parameter& positions, const Tensor& pl
   for (std::int64_t i = 0; i < each; ++i) {
     first_place = std::min(first_place, place_of(places, i)), last_place = std::max(last_place, place_of(places, i));
   }
+  require_rows("a table of positions", positions.value, last_place, width);
   const Tensor rows = rows_of(positions, first_place, last_place + 1);
   for_runs(
       x.numel() / width, static_cast<double>(width),
@@ -98,13 +108,18 @@ Tensor table_gradient(Parameter& table) {
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions,
                     const Tensor& places) {
   const std::int64_t t = ids.size(1), width = dx.size(2);
+  const auto* id = ids.data<std::int64_t>();
+  std::int64_t last_place = 0;
+  for (std::int64_t i = 0; i < t; ++i) last_place = std::max(last_place, place_of(places, i));
+  require_rows("a table of tokens", d_tokens, *std::max_element(id, id + ids.numel()), width);
+  require_rows("a table of positions", d_positions, last_place, width);
   for_runs(
       width, 2 * static_cast<double>(ids.numel()),
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = 0; row < ids.numel(); ++row) {
           // x[row] = tokens[ids[row]] + positions[places[row % t]], and without the latter where there are none
           const float* in = dx.data<float>() + row * width;
-          float* token = d_tokens.defined() ? d_tokens.data<float>() + ids.data<std::int64_t>()[row] * width : nullptr;
+          float* token = d_tokens.defined() ? d_tokens.data<float>() + id[row] * width : nullptr;
           for (std::int64_t j = first; token && j < first + count; ++j) token[j] += in[j];
           if (!d_positions.defined()) continue;
           float* position = d_positions.data<float>() + place_of(places, row % t) * width;

@@ -69,14 +69,15 @@ Tensor Norm::normalised(DType dtype) const {
   const std::int64_t rows = row_count(x_), width = x_.size(-1), some = run(kRows);
   const auto epsilon = static_cast<float>(epsilon_);
   // Somebody may have put a column, or one number for all, in place of the weights.
-  const Tensor scales = weight.value.contiguous(), biases = bias.value.contiguous();
+  const bool has_bias = form_ == NormForm::layer;
+  const Tensor scales = numbers_of(op(), weight, width), biases = has_bias ? numbers_of(op(), bias, width) : Tensor{};
   const float* scale = scales.data<float>();
   const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for((rows + some - 1) / some, 0, 8 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
     const std::int64_t first = task * some, count = std::min(some, rows - first);
     const float* x = at(x_, first * width);
     float* rstd = rstd_.data<float>() + first;
-    if (form_ == NormForm::layer) {
+    if (has_bias) {
       kernel.layer_norm({count, width, x, scale, biases.data<float>(), epsilon, element(dtype),
                          address(y, first * width), mean_.data<float>() + first, rstd});
     } else {
@@ -98,7 +99,7 @@ Tensor Norm::backward(const Tensor& dy, const Tensor& residual) {
   const std::int64_t tasks = (rows + some - 1) / some;
   const Tensor d_weight = Tensor::zeros({tasks, width});
   const Tensor d_bias = form_ == NormForm::layer ? Tensor::zeros({tasks, width}) : Tensor{};
-  const Tensor scales = weight.value.contiguous();
+  const Tensor scales = numbers_of(op(), weight, width);
   const float* scale = scales.data<float>();
   const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for(tasks, 0, 16 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {

@@ -1,6 +1,7 @@
 #include "ops/weights.hpp"
 
 #include <limits>
+#include <string>
 
 #include "attn/error.hpp"
 
@@ -24,6 +25,12 @@ void require_present(const Parameter& parameter) {
   throw Error(Error::Kind::argument, "weights", "the values of " + parameter.name,
               "none here, as they are divided among ranks",
               "call the model that set_weights() was called of, or gather() them first");
+}
+
+Tensor numbers_of(const char* op, const Parameter& parameter, std::int64_t count) {
+  if (parameter.value.numel() == count) return parameter.value.contiguous();
+  throw Error(Error::Kind::shape, op, parameter.name + " of " + std::to_string(count) + " numbers, as it was",
+              parameter.value.shape().str());
 }
 
 void require_gradient_shape(const Parameter& parameter) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "attn/module.hpp"
@@ -11,6 +12,9 @@ namespace attn {
 
 // Throws Error (argument) where the value is absent().
 void require_present(const Parameter& parameter);
+// The value, contiguous. Throws Error (shape) unless it has `count` numbers: somebody may have put another in its place
+// since the module, or its forward pass, was made.
+Tensor numbers_of(const char* op, const Parameter& parameter, std::int64_t count);
 // Throws Error (shape) unless the gradient, to which backward() adds, has the value's shape.
 void require_gradient_shape(const Parameter& parameter);
 

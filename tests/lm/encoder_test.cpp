@@ -220,5 +220,21 @@ TEST(Encoder, HasTheGradientsOfTheIdsThatWereRead) {
   EXPECT_TRUE(identical(gradient(true), gradient(false)));
 }
 
+TEST(Encoder, RefusesASmallerTableThanTheForwardPassHad) {
+  Encoder encoder = load_encoder(kBert);
+  const Tensor ids = integers({5, 7, 11}), g = Tensor::ones(encoder.forward(ids).shape());
+  for (Parameter* table : {&encoder.words, &encoder.positions, &encoder.types}) {
+    const Tensor whole = table->value;
+    for (const Tensor& other : {whole.slice(0, 0, 0).clone(), whole.slice(1, 0, whole.size(1) - 1).clone()}) {
+      encoder.zero_grad();
+      encoder.forward(ids);
+      table->value = other;
+      expect_error(Kind::shape, {"columns and more than", other.shape().str()}, [&] { encoder.backward(g); });
+      EXPECT_THROW(encoder.forward(ids), Error);
+      table->value = whole;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attn::test

@@ -165,5 +165,21 @@ TEST(GptGradients, AreThoseOfTheIdsThatWereRead) {
   }
 }
 
+TEST(GptGradients, RefuseASmallerTableThanTheForwardPassHad) {
+  Generator rng(1);
+  GPT model({.vocab_size = 7, .context_length = 4, .layers = 1, .heads = 1, .width = 4}, rng);
+  for (Parameter* table : {&model.embedding, &model.positions}) {
+    const Tensor whole = table->value;
+    for (const Tensor& other : {whole.slice(0, 0, 3).clone(), whole.slice(1, 0, 3).clone()}) {
+      model.zero_grad();
+      model.loss(integers({1, 2, 3, 4}), integers({2, 3, 4, 5}));
+      table->value = other;
+      expect_error(Error::Kind::shape, {other.shape().str()}, [&] { model.backward(); });
+      EXPECT_THROW(model.loss(integers({1, 2, 3, 4}), integers({2, 3, 4, 5})), Error);
+      table->value = whole;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attn::test

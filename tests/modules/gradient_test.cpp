@@ -147,6 +147,27 @@ TEST(ModuleGradients, NoneAreKeptUnderNoGrad) {
   }
 }
 
+// Nothing is read behind a weight that was replaced by a smaller one since the forward pass, nor before it.
+TEST(ModuleGradients, RefuseASmallerWeightThanTheForwardPassHad) {
+  for (const ModuleKind& kind : module_kinds()) {
+    Generator rng = seeded();
+    ModuleConfig config{.d_in = 4, .d_out = 4, .num_heads = kind.uses.heads ? 2 : 1, .qkv_bias = kind.uses.linear};
+    if (kind.uses.linear && kind.class_name != "LatentAttention") config.query_key_norm = QueryKeyNorm::each_head;
+    const auto module = kind.make(config, rng);
+    for (Parameter* p : module->parameters()) {
+      SCOPED_TRACE(std::string(kind.class_name) + ", " + p->name);
+      const Tensor x = draw({5, 4}), z = module->forward(x), whole = p->value;
+      p->value = whole.slice(0, 0, whole.size(0) / 2).clone();
+      const bool is_read = !p->name.ends_with(".bias");  // a bias's gradient needs no values
+      if (is_read) {
+        EXPECT_THROW(backward(*module, Tensor::ones(z.shape())), Error);
+      }
+      EXPECT_THROW(module->forward(x), Error);
+      p->value = whole;
+    }
+  }
+}
+
 TEST(ModuleGradients, BackwardNeedsAForwardAndTheOutputsShape) {
   for (const std::string& name : kTrainable) {
     SCOPED_TRACE(name);

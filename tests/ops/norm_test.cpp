@@ -26,5 +26,21 @@ TEST(Norm, ReadsWeightsOfAnyStrides) {
   expect_error(Error::Kind::shape, {}, [&] { layer.forward(x); });
 }
 
+TEST(Norm, ReadsNothingBehindAWeightThatWasReplaced) {
+  const Tensor x = Tensor::of({{1.0, 2.0, 4.0}, {3.0, -1.0, 0.5}});
+  for (const NormForm form : {NormForm::layer, NormForm::rms, NormForm::rms_plus_one}) {
+    Norm norm(form, 3, 1e-5, "norm");
+    norm.forward(x);
+    norm.weight.value = Tensor::ones({2});
+    expect_error(Error::Kind::shape, {"norm.weight of 3 numbers, as it was", "(2,)"}, [&] { norm.backward(x); });
+    expect_error(Error::Kind::shape, {"norm.weight of 3 numbers"}, [&] { norm.output(); });
+  }
+  Norm layer(NormForm::layer, 3, 1e-5, "norm");
+  layer.forward(x);
+  layer.bias.value = Tensor::ones({2});
+  expect_error(Error::Kind::shape, {"norm.bias of 3 numbers"}, [&] { layer.output(); });
+  EXPECT_EQ(layer.backward(x).x.shape(), x.shape());
+}
+
 }  // namespace
 }  // namespace attn::test
