@@ -90,6 +90,9 @@ class BPETokenizer : public Tokenizer {
   // Reads a tokenizer.json, a GGUF file, or a folder: its tokenizer.json with tokenizer_config.json and the chat
   // templates, or else its vocab.json and merges.txt. Throws Error (data), and (file) where it cannot be read.
   static BPETokenizer load(const std::filesystem::path& path);
+  // Copies share one table. Moving copies, too, so that no tokenizer is left without one.
+  BPETokenizer(const BPETokenizer&) = default;
+  BPETokenizer& operator=(const BPETokenizer&) = default;
 
   using Tokenizer::decode;
   std::vector<std::int64_t> encode(std::string_view text, const EncodeOptions& options = {}) const override;

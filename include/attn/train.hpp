@@ -44,6 +44,9 @@ class TrainText {
   // Error: (argument) for a share that is not between 0 and 1, a context below 1 or an id that is not in [0, 2^31), and
   // (data) when either part is shorter than a text and the token that follows it.
   TrainText(std::span<const std::int64_t> ids, std::int64_t context, double validation = 0.1);
+  // Copies share the tokens. Moving copies, too, so that no text is left without them.
+  TrainText(const TrainText&) = default;
+  TrainText& operator=(const TrainText&) = default;
 
   // Random places of the first part: one torch.randint(0, n - context, (batch,)).
   TrainBatch training(Generator& rng, std::int64_t batch) const;
@@ -52,7 +55,7 @@ class TrainText {
 
   std::int64_t context() const noexcept { return context_; }
   std::int64_t training_tokens() const noexcept { return split_; }
-  std::int64_t validation_tokens() const noexcept { return static_cast<std::int64_t>(ids_.size()) - split_; }
+  std::int64_t validation_tokens() const noexcept { return static_cast<std::int64_t>(ids_->size()) - split_; }
   std::int64_t largest_id() const;
   // A run that goes on must have the same of both: a hash of all tokens, and how they are cut, in words.
   std::string fingerprint() const;
@@ -63,7 +66,7 @@ class TrainText {
  private:
   TrainBatch at(const std::vector<std::int64_t>& starts) const;
 
-  std::vector<std::int32_t> ids_;
+  std::shared_ptr<const std::vector<std::int32_t>> ids_;
   std::int64_t split_ = 0, context_ = 0;
 };
 

@@ -80,6 +80,7 @@ Layout Layout::zigzag(std::int64_t tokens, int ranks) {
 
 const std::vector<Run>& Layout::runs(int rank) const {
   if (rank >= 0 && rank < ranks()) return runs_[static_cast<std::size_t>(rank)];
+  if (!defined()) throw Error(Error::Kind::argument, "layout", "a layout of ranks", "none, or one that was moved from");
   throw Error(Error::Kind::argument, "layout", "a rank from 0 to " + std::to_string(ranks() - 1), std::to_string(rank));
 }
 

@@ -122,6 +122,7 @@ class ThreadTransport : public Transport {
 
 void run_threads(int ranks, const std::function<void(Transport&)>& body) {
   if (ranks < 1) throw Error(Error::Kind::argument, "run_threads", "at least one rank", std::to_string(ranks));
+  if (!body) throw Error(Error::Kind::argument, "run_threads", "what each rank does", "an empty function");
   Group group(ranks);
   const auto run = [&](int rank) {
     try {

@@ -8,6 +8,7 @@
 #include "core/parallel.hpp"
 #include "lm/head.hpp"
 #include "ops/embedding.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 namespace {
@@ -54,6 +55,7 @@ Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const Ma
 }
 
 std::int64_t Decoder::length(std::int64_t item) const {
+  require_whole(kDecoder, !length_.empty(), "a decoder of at least one text");
   if (item < 0 || item >= static_cast<std::int64_t>(length_.size())) {
     throw Error(Error::Kind::argument, kDecoder, "an item from 0 to " + std::to_string(length_.size() - 1),
                 std::to_string(item));
@@ -179,6 +181,7 @@ Tensor Decoder::read(std::int64_t item, std::span<const std::int64_t> ids) {
 }
 
 Tensor Decoder::read(std::span<const std::int64_t> ids) {
+  length();
   const auto batch = static_cast<std::int64_t>(length_.size());
   if (static_cast<std::int64_t>(ids.size()) != batch) {
     throw Error(Error::Kind::shape, kDecoder, "an id for each of " + std::to_string(batch) + " texts",
@@ -192,6 +195,7 @@ Tensor Decoder::read(std::span<const std::int64_t> ids) {
 }
 
 Tensor Decoder::read(const Tensor& ids) {
+  length();
   const auto batch = static_cast<std::int64_t>(length_.size());
   if (!ids.defined() || ids.rank() != 2 || ids.size(0) != batch || ids.dtype() != DType::i64) {
     throw Error(Error::Kind::shape, kDecoder, "int64 ids (" + std::to_string(batch) + ", tokens)",

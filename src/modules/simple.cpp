@@ -35,6 +35,7 @@ SelfAttentionV1::SelfAttentionV1(std::int64_t d_in, std::int64_t d_out, Generato
 }
 
 Tensor SelfAttentionV1::forward(const Tensor& x, Trace* trace) {
+  require_whole("SelfAttentionV1", W_query.value.defined());
   require_input("SelfAttentionV1", "x", x, W_query.value.size(0));
   const bool batched = x.rank() == 3;
   const Tensor inputs = pass(trace, "inputs", x);

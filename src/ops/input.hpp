@@ -23,9 +23,9 @@ inline void require_input(const char* op, const char* what, const Tensor& x, std
   }
 }
 
-// A module that was moved from has lost its weights.
-inline void require_whole(const char* op, bool whole) {
-  if (!whole) throw Error(Error::Kind::argument, op, "a module with its weights", "one that was moved from");
+// A module that was moved from has lost its weights, and a cache its tokens.
+inline void require_whole(const char* op, bool whole, const char* what = "a module with its weights") {
+  if (!whole) throw Error(Error::Kind::argument, op, what, "one that was moved from");
 }
 
 inline void require_positive(const char* op, const char* what, std::int64_t value) {

@@ -21,6 +21,10 @@ Tensor absent(const Shape& shape) { return nothing().expand(shape); }
 bool is_absent(const Tensor& value) noexcept { return value.raw() == nothing().raw(); }
 
 void require_present(const Parameter& parameter) {
+  if (!parameter.value.defined()) {
+    throw Error(Error::Kind::argument, "weights", "a module with its weights",
+                "one that was moved from, or none in it");
+  }
   if (!is_absent(parameter.value)) return;
   throw Error(Error::Kind::argument, "weights", "the values of " + parameter.name,
               "none here, as they are divided among ranks",

@@ -14,12 +14,14 @@ TrainText::TrainText(std::span<const std::int64_t> ids, std::int64_t context, do
   };
   if (!(validation > 0 && validation < 1)) refuse("a validation share between 0 and 1", number(validation));
   if (context < 1) refuse("a context of at least 1 token", std::to_string(context));
-  ids_.reserve(ids.size());
+  std::vector<std::int32_t> all;
+  all.reserve(ids.size());
   for (const std::int64_t id : ids) {
     if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) refuse("ids from 0 to 2^31 - 1", std::to_string(id));
-    ids_.push_back(static_cast<std::int32_t>(id));
+    all.push_back(static_cast<std::int32_t>(id));
   }
-  const auto count = static_cast<std::int64_t>(ids_.size());
+  ids_ = std::make_shared<const std::vector<std::int32_t>>(std::move(all));
+  const auto count = static_cast<std::int64_t>(ids_->size());
   split_ = count - static_cast<std::int64_t>(validation * static_cast<double>(count));
   if (validation_tokens() <= context || training_tokens() <= context) {
     throw Error(Error::Kind::data, "train",
@@ -35,7 +37,7 @@ TrainBatch TrainText::at(const std::vector<std::int64_t>& starts) const {
   auto* id = result.ids.data<std::int64_t>();
   auto* target = result.targets.data<std::int64_t>();
   for (const std::int64_t start : starts) {
-    const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(start);
+    const auto first = ids_->begin() + static_cast<std::ptrdiff_t>(start);
     id = std::copy_n(first, context_, id);
     target = std::copy_n(first + 1, context_, target);
   }
@@ -63,7 +65,7 @@ std::vector<TrainBatch> TrainText::validation(std::int64_t batch) const {
   return batches;
 }
 
-std::int64_t TrainText::largest_id() const { return *std::ranges::max_element(ids_); }
+std::int64_t TrainText::largest_id() const { return *std::ranges::max_element(*ids_); }
 
 std::string TrainText::cut() const {
   return "texts of " + std::to_string(context_) + " tokens, and " + std::to_string(split_) + " tokens to train on";
@@ -72,7 +74,7 @@ std::string TrainText::cut() const {
 // FNV-1a, 64 bits.
 std::string TrainText::fingerprint() const {
   std::uint64_t hash = 14695981039346656037u;
-  for (const std::int32_t id : ids_) hash = (hash ^ static_cast<std::uint32_t>(id)) * 1099511628211u;
+  for (const std::int32_t id : *ids_) hash = (hash ^ static_cast<std::uint32_t>(id)) * 1099511628211u;
   std::string text(16, '0');
   for (std::size_t i = text.size(); i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];
   return text;

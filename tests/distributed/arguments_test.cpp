@@ -341,6 +341,10 @@ TEST(Arguments, OfRanks) {
   refuses("put", std::vector<Int>{2, -3, kLeast, kMost}, [&](Int v) {
     two.put(Tensor::zeros({3, 6}), Tensor::zeros({6, 6}), v, 0);
   });
+  expect_error(Error::Kind::argument, {"[run_threads]", "empty"}, [] { run_threads(2, {}); });
+  Layout layout = two;
+  const Layout taken = std::move(layout);
+  expect_error(Error::Kind::argument, {"[layout]", "moved from"}, [&] { layout.rows(0); });  // NOLINT
   refuses("run_threads", std::vector<int>{0, -1, std::numeric_limits<int>::min()},
           [](int v) { run_threads(v, [](Transport&) {}); });
   const Problem problem{

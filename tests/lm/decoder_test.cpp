@@ -192,6 +192,27 @@ TEST(Decoder, RefusesWhatDoesNotFitAndGoesOn) {
   EXPECT_TRUE(identical(decoder.read(more), fresh.read(more)));
 }
 
+TEST(Decoder, WhatWasMovedFromSaysSo) {
+  Generator rng(6);
+  GPT model = random_model(rng);
+  Decoder decoder(model);
+  const std::vector<std::int64_t> ids{1};
+  const Decoder taken = std::move(decoder);
+  const auto says_so = [](const std::function<void()>& call) {
+    expect_error(Error::Kind::argument, {"moved from"}, call);
+  };
+  says_so([&] { decoder.length(); });  // NOLINT(bugprone-use-after-move)
+  says_so([&] { decoder.read(0, ids); });
+  says_so([&] { decoder.read(ids); });
+  says_so([&] { decoder.read(integers({1}).view({1, 1})); });
+  says_so([&] { decoder.truncate(0, 0); });
+  const GPT other = std::move(model);
+  says_so([&] { model.forward(integers({1, 2})); });  // NOLINT(bugprone-use-after-move)
+  says_so([&] { model.loss(integers({1, 2}), integers({2, 3})); });
+  says_so([&] { model.state_dict(); });
+  says_so([&] { Decoder(model).read(0, ids); });
+}
+
 TEST(Decoder, ReadsMatricesInBfloat16) {
   Generator rng(7);
   GPT model = random_model(rng), rounded = random_model(rng);

@@ -241,6 +241,17 @@ TEST(Construction, WhatWasMovedFromSaysSo) {
   moved_from(MultiHeadAttention(config, rng));
   moved_from(MultiHeadAttentionWrapper(config, rng));
   moved_from(GatedDeltaNet(config, rng));
+  moved_from(SelfAttentionV1(4, 4, rng));
+}
+
+TEST(Construction, PartsThatWereMovedFromSaySo) {
+  const auto moved_from = [](auto module) {
+    const auto taken = std::move(module);
+    expect_error(Kind::argument, {"moved from"}, [&] { module.forward(Tensor::ones({3, 4})); });  // NOLINT
+  };
+  moved_from(Linear(4, 4, true));
+  moved_from(LayerNorm(4));
+  moved_from(FeedForward({.width = 4}));
 }
 
 TEST(Construction, Gpt2Sizes) {

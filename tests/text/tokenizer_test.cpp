@@ -144,6 +144,13 @@ TEST(BPE, OneWordOfAMegabyte) {
   EXPECT_EQ(small().decode(small().encode(blank + "a")), blank + "a");
 }
 
+TEST(BPE, IsWholeAfterItWasMovedFrom) {
+  BPETokenizer one = small();
+  const BPETokenizer other = std::move(one);
+  EXPECT_EQ(one.encode("a b"), other.encode("a b"));  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(one.vocab_size(), small().vocab_size());
+}
+
 TEST(BPE, IdsOutsideTheVocabularyAreErrors) {
   for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{513}, std::int64_t{1} << 40}) {
     EXPECT_THROW(small().decode(id), Error) << id;

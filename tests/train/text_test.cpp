@@ -28,6 +28,15 @@ TEST(TrainText, IsCutIntoWhatIsTrainedOnAndWhatIsNot) {
   EXPECT_THAT(first, testing::ElementsAre(70, 74, 78, 82, 86, 90, 95));
 }
 
+TEST(TrainText, IsWholeAfterItWasMovedFrom) {
+  TrainText one(std::vector<std::int64_t>(100, 7), 4);
+  const TrainText other = std::move(one);
+  Generator rng(1);
+  EXPECT_EQ(one.training(rng, 2).ids.at({1, 3}), 7);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(one.validation_tokens(), other.validation_tokens());
+  EXPECT_EQ(one.largest_id(), 7);
+}
+
 TEST(TrainText, Refuses) {
   const std::vector<std::int64_t> ids(100, 1);
   expect_error(Error::Kind::argument, {"between 0 and 1", "found nan"}, [&] { TrainText(ids, 4, kNan); });
