@@ -18,6 +18,10 @@ Tensor philox_keep(const Shape& shape, double p, std::uint64_t key, const Philox
   if (!(p >= 0 && p <= 1)) {
     throw Error(Error::Kind::argument, "philox_keep", "a probability in [0, 1]", std::to_string(p));
   }
+  for (const std::int64_t first : {start.batch, start.query, start.key, start.head}) {
+    if (first >= 0 && first <= std::int64_t{1} << 31) continue;
+    throw Error(Error::Kind::argument, "philox_keep", "a start from 0 to 2^31", std::to_string(first));
+  }
   const std::uint64_t threshold = philox_threshold(p);
   Tensor keep = Tensor::empty(shape, DType::boolean);
   auto* out = keep.data<bool>();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -188,6 +189,18 @@ void turn(const Tensor& x, const Tensor& out, const RotaryTable& table, bool bac
   });
 }
 
+// Whether a step of each dimension leads past all that shorter steps lead to.
+bool lies_apart(const Tensor& x) {
+  const auto step = [&](std::size_t i) { return std::abs(x.strides()[i]); };
+  for (std::size_t i = 0; i < x.rank(); ++i) {
+    std::int64_t within = 0;
+    for (std::size_t j = 0; j < x.rank(); ++j)
+      if (j != i && x.shape()[j] > 1 && step(j) <= step(i)) within += step(j) * (x.shape()[j] - 1);
+    if (x.shape()[i] > 1 && step(i) <= within) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Tensor rotary(const Tensor& x, const RotaryTable& table) {
@@ -207,11 +220,9 @@ Tensor rotary_backward(const Tensor& dy, const RotaryTable& table) {
 
 void rotary_in_place(const Tensor& x, const RotaryTable& table) {
   check(x, table);
-  for (std::size_t i = 0; i < x.rank(); ++i) {
-    if (x.shape()[i] > 1 && x.strides()[i] == 0) {
-      throw Error(Error::Kind::argument, kRotary, "x whose elements lie apart, to be changed in place",
-                  "strides " + x.strides().str(), "clone() it");
-    }
+  if (x.numel() > 0 && !lies_apart(x)) {
+    throw Error(Error::Kind::argument, kRotary, "x whose elements lie apart, to be changed in place",
+                "strides " + x.strides().str(), "clone() it");
   }
   turn(x, x, table, false);
 }

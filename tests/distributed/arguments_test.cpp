@@ -82,6 +82,9 @@ TEST(Arguments, OfRandomNumbers) {
   refuses("rand", std::vector<Int>{-1, kLeast, kMost}, [&](Int n) { rng.rand({n, 2}); });
   refuses("dropout_keep", kNoProbability, [&](double p) { rng.dropout_keep({2}, p); });
   refuses("philox_keep", kNoProbability, [&](double p) { philox_keep({1, 1, 2, 2}, p, 3); });
+  const auto keep = [](const PhiloxStart& start) { philox_keep({1, 1, 2, 2}, 0.5, 3, start); };
+  for (Int PhiloxStart::*at : {&PhiloxStart::batch, &PhiloxStart::query, &PhiloxStart::key, &PhiloxStart::head})
+    field("philox_keep's start", at, PhiloxStart{}, kNoLength, keep);
 }
 
 TEST(Arguments, OfTheOperator) {

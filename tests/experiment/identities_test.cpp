@@ -358,6 +358,10 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   expect_error(Error::Kind::argument, {"a trace that records the pass"}, [&] {
     model_.forward(ids_, {.edits = {scale({0, 0}, 2)}, .trace = &edits});
   });
+  for (const double factor : {kNan, kInf, -kInf, 1e39}) {
+    expect_error(Error::Kind::argument, {"float32's range"}, [&] { scale({0, 0}, factor); });
+    expect_error(Error::Kind::argument, {"float32's range"}, [&] { scale_step(prefix + "context", factor); });
+  }
   EXPECT_THROW(keep_only(std::array{HeadAt{0, 99}}, config_), Error);
   EXPECT_THROW(token_losses(model_.forward(ids_), ids_.slice(0, 0, 2)), Error);
   EXPECT_THROW(patching(model_, ids_, ids_.slice(0, 0, 2), {1, 2}), Error);

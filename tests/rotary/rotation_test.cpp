@@ -179,6 +179,13 @@ TEST(Rotation, RefusesWhatDoesNotFit) {
   expect_error(Kind::shape, {"x (2, …, 3, d)"}, [&] { rotary(Tensor::ones({3, 3, 8}), of_two); });
   expect_error(Kind::shape, {"x (2, …, 3, d)"}, [&] { rotary(Tensor::ones({3, 8}), of_two); });
   expect_error(Kind::argument, {"lie apart"}, [&] { rotary_in_place(Tensor::ones({1, 8}).expand({3, 8}), table); });
+  const Tensor memory = Tensor::ones({64});
+  for (const std::int64_t step : {1, 4, 7, -7}) {
+    const Tensor x = Tensor::from_blob(memory.data<float>() + 32, {3, 8}, {step, 1}, DType::f32);
+    expect_error(Kind::argument, {"lie apart"}, [&] { rotary_in_place(x, table); });
+  }
+  for (const std::int64_t step : {8, -8, 9})
+    rotary_in_place(Tensor::from_blob(memory.data<float>() + 32, {3, 8}, {step, 1}, DType::f32), table);
 
   expect_error(Kind::argument, {"positions of at least 0; found -1"}, [&] { rotary_table(f, integers({0, -1})); });
   expect_error(Kind::dtype, {"positions of int64; found int32"},
