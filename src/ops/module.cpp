@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "attention/special.hpp"
 #include "attn/error.hpp"
 #include "core/memory.hpp"
 #include "ops/weights.hpp"
@@ -38,6 +39,16 @@ void require_numbers(const Parameter& p) {
   if (!p.blocks) return;
   throw Error(Error::Kind::dtype, "state_dict", "weights in float32 or bfloat16", p.name + " in the blocks of a file",
               "load the model in one of these");
+}
+
+// A copy in the parameter's dtype. Infinities and NaN stay, but no finite number becomes one.
+Tensor converted(const Parameter& p, const Tensor& given) {
+  const Tensor value = given.to(p.value.dtype()).clone();
+  if (given.dtype() == value.dtype() || is_finite(value.raw(), value.dtype(), value.numel())) return value;
+  const Tensor whole = given.contiguous();
+  if (!is_finite(whole.raw(), whole.dtype(), whole.numel())) return value;
+  throw Error(Error::Kind::data, "load_state_dict", p.name + " within the range of " + std::string(name(value.dtype())),
+              "numbers past it");
 }
 
 bool hides_later_keys(const Tensor& mask) {
@@ -86,7 +97,9 @@ void Module::load_state_dict(const StateDict& state) {
       throw Error(Error::Kind::data, "load_state_dict", key + " that hides the keys after each query", "another mask");
     }
   }
-  for (Parameter* p : mine) p->value = state.at(p->name).to(p->value.dtype()).clone();
+  std::vector<Tensor> values;
+  for (const Parameter* p : mine) values.push_back(converted(*p, state.at(p->name)));
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i]->value = values[i];
 }
 
 void Module::zero_grad() {

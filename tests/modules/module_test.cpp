@@ -113,6 +113,8 @@ TEST(StateDict, LoadsAllOrNothing) {
     unchanged();
   };
   refuse(Kind::data, {"W_value.weight", "W_key.weight, W_query.weight"}, [](auto& s) { s.erase("W_value.weight"); });
+  refuse(Kind::data, {"W_value.weight within the range of float32"},
+         [](auto& s) { s["W_value.weight"] = Tensor::full(s["W_value.weight"].shape(), 1e300, DType::f64); });
   refuse(Kind::data, {"only this module's", "W_out"}, [](auto& s) { s["W_out"] = Tensor::zeros({1}); });
   refuse(Kind::shape, {"W_value.weight of shape (4, 3)", "(3, 4)"}, [](auto& s) {
     s["W_value.weight"] = Tensor::zeros({3, 4});
