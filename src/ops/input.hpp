@@ -39,6 +39,12 @@ inline void require_finite(const char* op, const char* what, double value, doubl
   throw Error(Error::Kind::argument, op, "a finite " + std::string(what) + from, std::to_string(value));
 }
 
+// A norm adds it in float32, where a smaller one would be nothing, and make NaN of a row of zeros.
+inline void require_epsilon(const char* op, double epsilon) {
+  if (epsilon >= 0x1p-126 && epsilon < 0x1p127) return;
+  throw Error(Error::Kind::argument, op, "a finite epsilon > 0, of at least 2^-126", std::to_string(epsilon));
+}
+
 // For `tokens` that follow those `held` in a cache; longest = 0 takes any.
 inline void require_context(const char* op, std::int64_t longest, std::int64_t tokens, std::int64_t held) {
   if (longest == 0 || tokens <= longest - held) return;

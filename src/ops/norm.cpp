@@ -23,8 +23,7 @@ const float* at(const Tensor& x, std::int64_t first) { return x.defined() ? x.da
 
 Norm::Norm(NormForm form, std::int64_t width, double epsilon, std::string_view name) : form_(form), epsilon_(epsilon) {
   require_positive(op(), "width", width);
-  require_finite(op(), "epsilon", epsilon, 0);
-  if (epsilon == 0) throw Error(Error::Kind::argument, op(), "a finite epsilon > 0", "0");
+  require_epsilon(op(), epsilon);
   const std::string prefix = name.empty() ? "" : std::string(name) + ".";
   weight = {prefix + "weight", form == NormForm::rms_plus_one ? Tensor::zeros({width}) : Tensor::ones({width}), {}};
   bias = {prefix + "bias", form == NormForm::layer ? Tensor::zeros({width}) : Tensor{}, {}};

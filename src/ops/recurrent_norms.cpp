@@ -1,5 +1,7 @@
 // L2 norm and gated RMSNorm, on RMSNorm's kernels.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attn/error.hpp"
 #include "attn/recurrent_parts.hpp"
@@ -16,12 +18,12 @@ constexpr std::int64_t kNormRows = 64;  // of a task
 struct AsRmsNorm {
   AsRmsNorm(const char* op, const Tensor& in, double epsilon_in) {
     require_float32(op, "x", in);
-    require_finite(op, "epsilon", epsilon_in, 0);
+    require_epsilon(op, epsilon_in);
     if (in.rank() < 1) throw Error(Error::Kind::shape, op, "x (…, width)", in.shape().str());
     x = in.contiguous(), width = in.size(-1), rows = row_count(in);
     const double share = 1 / static_cast<double>(width < 1 ? 1 : width);
     weight = Tensor::full({width}, std::sqrt(share));
-    epsilon = static_cast<float>(epsilon_in * share);
+    epsilon = std::max(static_cast<float>(epsilon_in * share), std::numeric_limits<float>::min());
     rstd = Tensor::empty({rows});
   }
 

@@ -19,7 +19,9 @@ TEST(Norm, ReadsWeightsOfAnyStrides) {
     EXPECT_TRUE(identical(column.forward(x), packed.forward(x)));
     column.weight.value = Tensor::ones({2});
     expect_error(Error::Kind::shape, {}, [&] { column.forward(x); });
-    expect_error(Error::Kind::argument, {"epsilon > 0"}, [&] { Norm(form, 3, 0); });
+    for (const double epsilon : {0.0, 1e-50, 1e39}) {
+      expect_error(Error::Kind::argument, {"epsilon > 0"}, [&] { Norm(form, 3, epsilon); });
+    }
   }
   Norm layer(NormForm::layer, 3, 1e-5);
   layer.bias.value = Tensor::ones({2});

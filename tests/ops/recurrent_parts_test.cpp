@@ -179,6 +179,10 @@ TEST(L2Norm, IsItsDefinitionAndItsGradientFiniteDifferences) {
     }
   });
   EXPECT_EQ(values(l2_norm(Tensor::zeros({2, 3}))), std::vector<double>(6, 0));
+  EXPECT_EQ(values(l2_norm(Tensor::zeros({2, 90}), 0x1p-126)), std::vector<double>(180, 0));
+  for (const double epsilon : {0.0, -1.0, 1e-50, 1e39, kNan, kInf}) {
+    expect_error(Error::Kind::argument, {"[l2_norm]", "epsilon > 0"}, [&] { l2_norm(Tensor::zeros({2, 3}), epsilon); });
+  }
   expect_error(Error::Kind::dtype, {"[l2_norm]", "float32"}, [] { l2_norm(Tensor::zeros({2, 3}, DType::f64)); });
   expect_error(Error::Kind::shape, {"[l2_norm_backward]"}, [] {
     l2_norm_backward(Tensor::zeros({2, 2}), Tensor::zeros({2, 3}));
