@@ -81,7 +81,7 @@ inline constexpr std::int64_t kNoLongest = std::numeric_limits<std::int64_t>::ma
 // How a text becomes its vector. The files of sentence-transformers tell it in a folder that has modules.json: the
 // pooling, a division by the length, and after how many tokens a text is cut. Without them it is the mean, not divided,
 // of texts that are never cut. A GGUF file tells the pooling, and its vectors are divided, as llama.cpp does it. Throws
-// Error (data) for what is not supported.
+// Error (data) for what is not supported, and (file) where there is neither.
 struct EmbeddingSettings {
   Pooling pooling = Pooling::mean;
   bool normalised = false;

@@ -107,6 +107,10 @@ std::int64_t longest(const files::path& folder) {
 
 EmbeddingSettings embedding_settings(const files::path& path) {
   if (io::is_gguf(path)) return gguf_embedding_settings(io::Gguf::open(path), io::source_name(path));
+  if (std::error_code ignored; !files::is_directory(path, ignored)) {
+    throw Error(Error::Kind::file, "embedding_settings", "an encoder's folder, or its GGUF file",
+                "none at " + io::source_name(path));
+  }
   EmbeddingSettings settings;
   const files::path modules = path / "modules.json";
   if (!files::exists(modules)) return settings;

@@ -166,6 +166,7 @@ TEST(Encoder, IsReadFromGguf) {
 TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);
+  expect_error(Kind::file, {"an encoder's folder", "nowhere"}, [&] { embedding_settings(folder / "nowhere"); });
   const auto modules = [&](const std::string& list) { io::save_text(folder / "modules.json", "[" + list + "]"); };
   const std::string
       whole =
