@@ -117,6 +117,7 @@ std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling
   softmax(all, greedy ? 1 : sampling.temperature);
   if (!greedy && sampling.top_p < 1) keep_nucleus(all, sampling.top_p);
   if (!greedy && sampling.min_p > 0) keep_likely(all, sampling.min_p);
+  std::erase_if(all, [](const Candidate& c) { return c.probability == 0; });
   return all;
 }
 
@@ -131,8 +132,7 @@ std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& r
     sum += c.probability;
     if (drawn < sum) return c.id;
   }
-  // Rounding left the sum below 1.
-  return std::find_if(all.rbegin(), all.rend(), [](const Candidate& c) { return c.probability > 0; })->id;
+  return all.back().id;  // rounding left the sum below 1
 }
 
 std::int64_t next_token(const Tensor& logits, const GenerateOptions& options, Generator& rng,

@@ -36,6 +36,17 @@ TEST(Generation, RefusesSettingsOutOfRange) {
   expect_error(Error::Kind::argument, {"[0, 4)"}, [&] { candidates(logits, {.repetition_penalty = 2}, Ids{4}); });
 }
 
+TEST(Generation, NamesNoTokenThatIsNeverDrawn) {
+  const Tensor logits = Tensor::of({0, -INFINITY, 2000, 0, -INFINITY});
+  for (const Sampling& sampling :
+       {Sampling{}, Sampling{.top_k = 4}, Sampling{.top_p = 1 - 1e-16}, Sampling{.min_p = 0}}) {
+    const std::vector<Candidate> found = candidates(logits, sampling);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].id, 2);
+    EXPECT_EQ(found[0].probability, 1);
+  }
+}
+
 // A text is the one that its prompt has alone, whatever is beside it, however it is drawn.
 TEST(Generation, EachTextIsItsOwn) {
   for (const char* family : {"gemma3_text", "phi3"}) {
