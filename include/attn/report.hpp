@@ -38,7 +38,8 @@ struct ReportOptions {
   std::vector<std::string> key_tokens;  // of cross-attention's source; default: tokens
   std::string title;                    // default: the tokens
   std::string unit;                     // what a token is called; default: "token" of a model, else "word"
-  std::string module;                   // "multihead", … as attn run names them: which snippet, which wiring
+  std::string module;                   // "multihead", … as attn run names them: which snippet, which wiring;
+                                        // of another name nothing but the name is shown
   std::string command;                  // what made these numbers
   std::int64_t item = 0;                // which text of a batch is shown
   // Which head of which layer is shown first. Default: the strongest head that has a name, induction heads before those

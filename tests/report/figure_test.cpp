@@ -338,6 +338,7 @@ TEST(Heatmap, RefusesWhatDoesNotFit) {
   expect_error(Error::Kind::shape, {"mask (3, 3)", "(2, 2)"},
                [&] { fig::heatmap(w, {.keep = tril_ones(2, 2, DType::boolean)}); });
   expect_error(Error::Kind::argument, {"max_cells"}, [&] { fig::heatmap(w, {.max_cells = 0}); });
+  expect_error(Error::Kind::argument, {"lines()", "found 1"}, [&] { fig::heatmap(w, {.query = 1}); });
 }
 
 // ---- heads --------------------------------------------------------------------------------------

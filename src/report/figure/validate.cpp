@@ -1,5 +1,7 @@
 #include "report/figure/validate.hpp"
 
+#include <string_view>
+
 #include "attn/error.hpp"
 
 namespace attn::figure {
@@ -25,6 +27,8 @@ void validate(const char* op, const Tensor& weights, std::size_t low, std::size_
   }
   if (options.keep.defined() && options.keep.dtype() != DType::boolean)
     throw Error(Error::Kind::dtype, op, "a mask of dtype bool", name(options.keep.dtype()));
+  if (options.query && std::string_view(op) != "lines")
+    throw Error(Error::Kind::argument, op, "no query, which is for lines()", std::to_string(*options.query));
   if (options.max_cells < 2 || options.max_cells > 4096) {
     throw Error(Error::Kind::argument, op, "max_cells from 2 to 4096", std::to_string(options.max_cells));
   }
