@@ -28,7 +28,7 @@ enum class HeadMap { grouped, tiled };
 // map elu + 1; the other columns are divided by it. RWKV-7's rule is another one and is not computed.
 struct LinearAttentionOptions {
   StateRule rule = StateRule::plain;
-  std::optional<double> scale = {};  // default 1/sqrt(d_k); 0, or of magnitude at least 2^-100
+  std::optional<double> scale = {};  // default 1/sqrt(d_k); 0, or of magnitude from 2^-100 to 2^100
   HeadMap heads = HeadMap::grouped;
   // The logarithm of what a state keeps, for each token: (b, hv, t), or (b, hv, t, d_k) for each row of the state. Not
   // above 0 in any of the models above, though nothing refuses it; -inf forgets all. What several tokens keep is

@@ -51,7 +51,7 @@ def linear_attention(
         rule: "plain" or "delta". The delta rule takes away first what the state recalls for the key.
         decay: (b, hv, t), or (b, hv, t, d_k) for each row of the state: the logarithm of what is kept; default 0, all.
         beta: (b, hv, t): the delta rule's write strength; default 1.
-        scale: default 1/√d_k; 0, or of magnitude at least 2^-100.
+        scale: default 1/√d_k; 0, or of magnitude from 2^-100 to 2^100.
         initial_state: (n, hv, d_k, d_v), as another call's; default zeros.
         heads: "grouped": query heads that share a state, and value heads that share a key, are neighbours; "tiled": they
             take turns.

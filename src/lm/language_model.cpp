@@ -30,11 +30,14 @@ LanguageModelConfig checked(LanguageModelConfig c) {
   require_positive(kLanguageModel, "heads", c.heads);
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0) c.head_dim = c.width / c.heads;
-  require_finite(kLanguageModel, "attention_softcap", c.attention_softcap, 0);
-  require_finite(kLanguageModel, "logits_softcap", c.logits_softcap, 0);
-  require_finite(kLanguageModel, "embedding_scale", c.embedding_scale);
-  require_finite(kLanguageModel, "residual_scale", c.residual_scale);
-  require_finite(kLanguageModel, "logits_scale", c.logits_scale);
+  for (const double cap : {c.attention_softcap, c.logits_softcap}) {
+    if (cap == 0 || (cap >= 0x1p-64 && cap <= 0x1p64)) continue;  // float32 divides by it
+    throw Error(Error::Kind::argument, kLanguageModel, "softcaps of 0 (none), or from 2^-64 to 2^64",
+                std::to_string(cap));
+  }
+  require_finite(kLanguageModel, "embedding_scale", static_cast<float>(c.embedding_scale));
+  require_finite(kLanguageModel, "residual_scale", static_cast<float>(c.residual_scale));
+  require_finite(kLanguageModel, "logits_scale", static_cast<float>(c.logits_scale));
   if (!c.pre_norm && !c.post_norm && !c.sum_norm) {
     throw Error(Error::Kind::argument, kLanguageModel, "pre_norm, post_norm or sum_norm", "none");
   }

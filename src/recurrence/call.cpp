@@ -112,11 +112,9 @@ Sizes validate(const char* op, const Tensor& q, const Tensor& k, const Tensor& v
                const LinearAttentionOptions& options) {
   const Checks check(op);
   Sizes s = check_inputs(check, q, k, v);
-  if (options.scale && !std::isfinite(*options.scale))
-    check.fail(Kind::argument, "a finite scale", "a scale that is not finite");
-  if (options.scale && *options.scale != 0 && std::fabs(*options.scale) < 0x1p-100)  // float32 takes 2^-127 for 0
-    check.fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100", "a smaller one",
-               "multiply the queries by a part of it");
+  const double size = std::fabs(options.scale.value_or(1));
+  if (size != 0 && !(size >= 0x1p-100 && size <= 0x1p100))  // float32 takes 2^-127 for 0, and 2^128 for infinite
+    check.fail(Kind::argument, "a finite scale of 0, or of magnitude from 2^-100 to 2^100", std::to_string(size));
   check_sequences(check, options, s);
   if (options.decay.defined()) {
     check.floating(options.decay, "decay");

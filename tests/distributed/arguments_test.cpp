@@ -224,11 +224,10 @@ TEST(Arguments, OfLanguageModels) {
   field("kv_heads", &C::kv_heads, other, std::vector<Int>{-1, 3, kLeast, kMost}, language);
   field("head_dim", &C::head_dim, other, kNoLength, language);
   field("epsilon", &C::epsilon, other, kNegative, language);
-  field("attention_softcap", &C::attention_softcap, other, kNegative, language);
-  field("logits_softcap", &C::logits_softcap, other, kNegative, language);
-  field("embedding_scale", &C::embedding_scale, other, kNoNumber, language);
-  field("residual_scale", &C::residual_scale, other, kNoNumber, language);
-  field("logits_scale", &C::logits_scale, other, kNoNumber, language);
+  for (const auto member : {&C::attention_softcap, &C::logits_softcap})
+    field("softcap", member, other, std::vector<double>{-1, kNan, kInf, 1e-30, 1e30}, language);
+  for (const auto member : {&C::embedding_scale, &C::residual_scale, &C::logits_scale})
+    field("scale", member, other, std::vector<double>{kNan, kInf, -kInf, 1e39, 1e300}, language);
   LanguageModel llama(other);
   refuses("Decoder batch", kNoCount, [&](Int v) { Decoder(llama, v); });
   Decoder reader(llama);
