@@ -175,6 +175,7 @@ double gradient_norm(std::span<Parameter* const> parameters) {
 
 double clip_factor(double norm, double limit) {
   if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
+  if (norm < 0) throw Error(Error::Kind::argument, "clip_factor", "a norm of at least 0", std::to_string(norm));
   if (!(limit >= 0))
     throw Error(Error::Kind::argument, kAdamW, "a limit of the norm above 0, or 0 for none", std::to_string(limit));
   if (limit == 0) return 1;

@@ -251,6 +251,7 @@ TEST(Arguments, OfTraining) {
   refuses("rate", kNegative, [&](double v) { optimizer.step(v); });
   refuses("grad_factor", kNoNumber, [&](double v) { optimizer.step(0.1, v); });
   refuses("limit", std::vector<double>{-1, kNan}, [](double v) { clip_factor(1, v); });
+  refuses("norm", std::vector<double>{-1, -1e-300}, [](double v) { clip_factor(v, 1); });
 }
 
 TEST(Arguments, OfGeneration) {
