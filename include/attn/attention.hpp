@@ -145,7 +145,7 @@ struct AttentionGradient {
 
 // The gradients of attention() for d_output (b, hq, tq, dv), with the same options. A gradient that leaves its dtype's
 // range is infinite, or NaN where sums on the way to it are NaN. Infinities and NaN of the inputs reach the gradients
-// of what their queries see.
+// of what their queries see, but for a key whose score is -inf: it has no weight, and gives its query no gradient.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options = {});
 // The same, without computing the forward pass again: `forward` is attention()'s result for the same inputs. Where k
