@@ -180,8 +180,9 @@ class LanguageModel : public Module {
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
 
-  // The end of a pass: x (b, t, width) goes into block `first`, and through all later ones and the last norm. Throws
-  // Error (shape) for another x, t above context_length or a block past the last but one.
+  // The end of a pass: x (b, t, width) goes into block `first`, and through all later ones and the last norm; behind
+  // the last block, where `first` is their number, there is the norm alone. Throws Error (shape) for another x, for t
+  // above context_length, and for a larger `first`.
   Tensor hidden_from(std::size_t first, Tensor x, Trace* trace = nullptr);
   // (…, width) after the last norm → logits (…, vocab_size)
   Tensor logits_of_hidden(const Tensor& hidden);

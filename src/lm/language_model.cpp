@@ -139,7 +139,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
 
 Tensor LanguageModel::hidden_from(std::size_t first, Tensor x, Trace* trace) {
   if (first > blocks.size() || x.rank() != 3 || x.size(1) > config_.context_length || x.size(2) != config_.width) {
-    throw Error(Error::Kind::shape, kLanguageModel, "x (batch, tokens, width) into one of its blocks",
+    throw Error(Error::Kind::shape, kLanguageModel, "x (batch, tokens, width) into one of its blocks, or behind them",
                 x.shape().str() + " into " + std::to_string(first));
   }
   const std::int64_t tokens = sequence_ ? sequence_->tokens() : x.size(1);
