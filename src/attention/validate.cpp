@@ -144,8 +144,7 @@ void check_scale(double scale, double softcap) {
   if (!std::isfinite(scale)) fail(Kind::argument, "a finite scale", "a scale that is not finite");
   const double size = std::fabs(scale);
   if (scale != 0 && (size < 0x1p-100 || size < softcap * 0x1p-110))
-    fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100 and softcap / 2^110", text(scale),
-         "multiply the queries by a part of it");
+    fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100 and softcap / 2^110", text(scale));
 }
 
 void check_numbers(const AttentionOptions& options, const Shape& scores) {
@@ -184,7 +183,8 @@ void check_positions(const Mask& mask, const Sizes& p) {
     fail(Kind::argument, "query_starts and key_starts", "only one");
   if (mask.query_starts.defined()) {
     if (!(p.batch == 1 && !mask.key_lengths.defined()))
-      fail(Kind::argument, "packed sequences in a batch of 1, without key_lengths", "batch " + std::to_string(p.batch));
+      fail(Kind::argument, "packed sequences in a batch of 1, without key_lengths",
+           p.batch == 1 ? "key_lengths" : "batch " + std::to_string(p.batch));
     check_starts(mask.query_starts, "query_starts", p.tq);
     check_starts(mask.key_starts, "key_starts", p.tk);
     if (!(mask.query_starts.numel() == mask.key_starts.numel()))

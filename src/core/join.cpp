@@ -11,10 +11,15 @@ namespace {
 void require_one_dtype(const char* op, std::span<const Tensor> tensors) {
   if (tensors.empty()) throw Error(Error::Kind::argument, op, "at least one tensor", "none");
   for (const Tensor& t : tensors) {
+    if (!t.defined()) throw Error(Error::Kind::argument, op, "tensors", "one that holds nothing");
     if (t.dtype() != tensors.front().dtype()) {
       throw Error(Error::Kind::dtype, op, "tensors of " + std::string(name(tensors.front().dtype())), name(t.dtype()));
     }
   }
+}
+
+void require_sizes(const char* op, const Tensor& t, const Shape& shape) {
+  if (!(t.shape() == shape)) throw Error(Error::Kind::shape, op, "a tensor " + shape.str(), t.shape().str());
 }
 
 }  // namespace
@@ -22,6 +27,7 @@ void require_one_dtype(const char* op, std::span<const Tensor> tensors) {
 Tensor stack(std::span<const Tensor> tensors) {
   require_one_dtype("stack", tensors);
   const Tensor& first = tensors.front();
+  for (const Tensor& t : tensors) require_sizes("stack", t, first.shape());
   Shape shape = first.shape();
   shape.insert(0, static_cast<std::int64_t>(tensors.size()));
   Tensor result = Tensor::empty(shape, first.dtype());
@@ -35,8 +41,14 @@ Tensor concat_last(std::span<const Tensor> tensors) {
   require_one_dtype("concat_last", tensors);
   Shape shape = tensors.front().shape();
   if (shape.empty()) throw Error(Error::Kind::shape, "concat_last", "at least one dimension", shape.str());
-  shape.back() = 0;
-  for (const Tensor& t : tensors) shape.back() += t.size(-1);
+  std::int64_t last = 0;
+  for (const Tensor& t : tensors) {
+    Shape own = shape;
+    own.back() = t.rank() == 0 ? 0 : t.size(-1);
+    require_sizes("concat_last", t, own);
+    last += own.back();
+  }
+  shape.back() = last;
   Tensor result = Tensor::empty(shape, tensors.front().dtype());
   std::int64_t begin = 0;
   for (const Tensor& t : tensors) {

@@ -222,6 +222,7 @@ Tensor Tensor::view(const Shape& shape) const {
   Shape sizes = shape;
   const auto open = std::find(sizes.begin(), sizes.end(), -1);
   if (open != sizes.end()) {
+    if (std::find(open + 1, sizes.end(), -1) != sizes.end()) throw shape_error("view", "one size of -1", shape.str());
     *open = 1;
     const std::int64_t known = sizes.numel();
     *open = known == 0 ? 0 : numel_ / known;
@@ -295,6 +296,7 @@ Tensor Tensor::unsqueeze(std::int64_t dim) const {
 Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
 
 Tensor Tensor::clone() const {
+  require_defined("clone");
   Tensor result = empty(shape_, dtype_);
   result.copy_from(*this);
   return result;
@@ -302,6 +304,7 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
+  require_defined("to");
   Tensor result = empty(shape_, dtype);
   result.copy_from(*this);
   return result;

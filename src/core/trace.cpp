@@ -6,10 +6,17 @@
 
 namespace attn {
 
-void Trace::record(std::string_view name, const Tensor& value) { steps_.emplace_back(full(name), value.clone()); }
+void Trace::record(std::string_view name, const Tensor& value) {
+  if (!value.defined()) throw Error(Error::Kind::argument, "trace", "a tensor for " + full(name), "none");
+  steps_.emplace_back(full(name), value.clone());
+}
 
 Tensor Trace::pass(std::string_view name, const Tensor& value) {
-  if (edits()) return watches(name) ? editor_.edit(full(name), value) : value;
+  if (edits()) {
+    const Tensor edited = watches(name) ? editor_.edit(full(name), value) : value;
+    if (edited.defined()) return edited;
+    throw Error(Error::Kind::argument, "trace", "a tensor for " + full(name), "none");
+  }
   record(name, value);
   return value;
 }

@@ -34,11 +34,11 @@ void check(const AdamWConfig& c) {
   finite("weight_decay", c.weight_decay);
 }
 
-void require_gradient(const Parameter& p) {
-  require_float32(kAdamW, ("the gradient of " + p.name).c_str(), p.grad);
+void require_gradient(const char* op, const Parameter& p) {
+  require_float32(op, ("the gradient of " + p.name).c_str(), p.grad);
   if (!(p.grad.shape() == p.value.shape())) {
-    throw Error(Error::Kind::shape, kAdamW,
-                "a float32 gradient of the shape of " + p.name + ", " + p.value.shape().str(), p.grad.shape().str());
+    throw Error(Error::Kind::shape, op, "a float32 gradient of the shape of " + p.name + ", " + p.value.shape().str(),
+                p.grad.shape().str());
   }
 }
 
@@ -47,9 +47,10 @@ void require_as_made(const Parameter& p, const Tensor& mean) {
   require_float32(kAdamW, p.name.c_str(), p.value);
   if (!(p.value.shape() == mean.shape()) || !p.value.is_contiguous()) {
     throw Error(Error::Kind::shape, kAdamW, p.name + " as it was, contiguous, of shape " + mean.shape().str(),
-                p.value.is_contiguous() ? p.value.shape().str() : "strides", "make an optimizer of the new weights");
+                p.value.shape().str() + (p.value.is_contiguous() ? "" : " with strides " + p.value.strides().str()),
+                "make an optimizer of the new weights");
   }
-  if (p.grad.defined()) require_gradient(p);
+  if (p.grad.defined()) require_gradient(kAdamW, p);
 }
 
 // Returns how many steps a state has taken.
@@ -76,10 +77,12 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
     : parameters_(std::move(parameters)), config_(config) {
   check(config);
   for (const Parameter* p : parameters_) {
-    if (!p) throw Error(Error::Kind::argument, kAdamW, "parameters", "a null pointer");
+    if (!p) throw Error(Error::Kind::argument, kAdamW, "pointers to parameters", "a null pointer");
     require_present(*p);
     require_float32(kAdamW, p->name.c_str(), p->value);
-    if (!p->value.is_contiguous()) throw Error(Error::Kind::shape, kAdamW, "contiguous weights", p->name);
+    if (!p->value.is_contiguous())
+      throw Error(Error::Kind::shape, kAdamW, p->name + " contiguous", "strides " + p->value.strides().str(),
+                  "put contiguous() in its place");
     mean_.push_back(Tensor::zeros(p->value.shape()));
     square_.push_back(Tensor::zeros(p->value.shape()));
   }
@@ -161,7 +164,7 @@ double gradient_norm(std::span<Parameter* const> parameters) {
   double sum = 0;
   for (const Parameter* p : parameters) {
     if (!p->grad.defined()) continue;
-    require_gradient(*p);
+    require_gradient("gradient_norm", *p);
     const Tensor grad = p->grad.contiguous();
     std::vector<double> parts(static_cast<std::size_t>((grad.numel() + kRun - 1) / kRun));
     const auto part = [&](std::int64_t first, std::int64_t count) {
@@ -177,7 +180,8 @@ double clip_factor(double norm, double limit) {
   if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
   if (norm < 0) throw Error(Error::Kind::argument, "clip_factor", "a norm of at least 0", std::to_string(norm));
   if (!(limit >= 0))
-    throw Error(Error::Kind::argument, kAdamW, "a limit of the norm above 0, or 0 for none", std::to_string(limit));
+    throw Error(Error::Kind::argument, "clip_factor", "a limit of the norm above 0, or 0 for none",
+                std::to_string(limit));
   if (limit == 0) return 1;
   return std::min(1.0, limit / (norm + 1e-6));
 }

@@ -81,6 +81,13 @@ TEST(Validate, StartsOfPackedSequencesReachTheEnd) {
   }
 }
 
+TEST(Validate, PackedSequencesHaveNoKeyLengths) {
+  const Tensor x = ones({1, 2, 6, 4}), starts = tensor({0, 6}, {2}, DType::i64);
+  AttentionOptions options{.mask = Mask::sequences(starts, starts)};
+  options.mask.key_lengths = tensor({6}, {1}, DType::i64);
+  expect_refused(Kind::argument, {"without key_lengths; found key_lengths"}, x, x, x, options);
+}
+
 TEST(Validate, ANumberForEachHead) {
   const Tensor x = ones({1, 4, 3, 4});
   for (const Shape& shape : {Shape{1}, Shape{3}, Shape{5}, Shape{}, Shape{0}, Shape{1, 4}, Shape{2, 2}}) {
@@ -96,7 +103,7 @@ TEST(Validate, Numbers) {
   };
   for (const double bad : {kNan, kInf, -kInf}) refuse({"finite scale"}, {.scale = bad});
   for (const double bad : {7e-31, -7e-31, 1e-38, 1e-300}) refuse({"magnitude at least 2^-100"}, {.scale = bad});
-  refuse({"softcap / 2^110", "1e-20", "multiply the queries"}, {.scale = 1e-20, .softcap = 0x1p64});
+  refuse({"softcap / 2^110", "1e-20"}, {.scale = 1e-20, .softcap = 0x1p64});
   for (const double bad : {-1.0, kNan, kInf, 1e-300, 1e39}) refuse({"softcap"}, {.softcap = bad});
   for (const double bad : {-0.1, 1.1, kNan}) refuse({"dropout in [0, 1]"}, {.dropout = bad, .dropout_keep = keep});
   refuse({"dropout_keep", "(2, 2, 3, 3)", "none", "Generator::dropout_keep"}, {.dropout = 0.5});

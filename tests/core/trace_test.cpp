@@ -35,6 +35,13 @@ TEST(Trace, AnUnknownStepListsTheKnownOnes) {
   expect_error(Error::Kind::argument, {"scores, weights", "found masked"}, [&] { (void)trace["masked"]; });
 }
 
+TEST(Trace, RefusesWhatHoldsNothing) {
+  Trace trace;
+  expect_error(Error::Kind::argument, {"a tensor for queries"}, [&] { trace.record("queries", {}); });
+  Trace editor({.watches = {}, .edit = [](const std::string&, const Tensor&) { return Tensor{}; }});
+  expect_error(Error::Kind::argument, {"a tensor for keys"}, [&] { editor.pass("keys", Tensor::ones({1})); });
+}
+
 TEST(Trace, ScopesPrefixAndEnd) {
   Trace trace;
   {

@@ -144,6 +144,10 @@ TEST(AdamW, Errors) {
   expect_error(Error::Kind::argument, {"parameters", "null"}, [] { AdamW({nullptr}); });
   Parameter wide{"wide", Tensor::ones({3}, DType::f64), {}};
   expect_error(Error::Kind::dtype, {"float32", "float64"}, [&] { AdamW({&wide}); });
+  Parameter turned{"turned", Tensor::ones({3, 2}).transpose(0, 1), {}};
+  expect_error(Error::Kind::shape, {"turned contiguous", "strides (1, 2)"}, [&] { AdamW({&turned}); });
+  expect_error(Error::Kind::shape, {"[gradient_norm]"}, [&] { gradient_norm(std::vector<Parameter*>{&p}); });
+  expect_error(Error::Kind::argument, {"[clip_factor]"}, [] { clip_factor(1, -1); });
 }
 
 TEST(Clipping, ScalesDownToTheLimitOnly) {
