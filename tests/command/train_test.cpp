@@ -187,6 +187,28 @@ TEST_F(TrainTest, ForceRemovesNothingThatNoRunWrote) {
   EXPECT_FALSE(std::filesystem::exists(path("m.step-1.safetensors")));
 }
 
+// A model by this name has a config.json beside it, and takes the place of weights in several files.
+TEST_F(TrainTest, NeitherAConfigNorAnIndexOfOthersIsReplaced) {
+  const std::string tiny =
+      "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 --out "
+      "model.safetensors";
+  for (const char* name : {"config.json", "model.safetensors.index.json"}) {
+    write(name, "{}");
+    const auto before = files();
+    refused(tiny, 2, {"[--out] expected no model there yet", name, "--force"});
+    refused(tiny + " --force", 2, {"[--force] expected only what attn train wrote", name, "move it"});
+    EXPECT_EQ(files(), before);
+    std::filesystem::remove(path(name));
+  }
+  EXPECT_THAT(out_of(tiny), HasSubstr("wrote model.safetensors with its config.json, "));
+  out_of(tiny + " --force");
+  std::filesystem::remove(path("model.safetensors"));
+  out_of(tiny + " --force");
+  write("model.safetensors.index.json", "{}");
+  refused(tiny + " --force", 2, {"[--force]", "model.safetensors.index.json"});
+  EXPECT_EQ(read(path("model.safetensors.index.json")), "{}");
+}
+
 TEST_F(TrainTest, ARunGoesOnWithTheCurveThatItHas) {
   const std::string tiny = "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 3 ";
   write("m.svg", "a drawing");

@@ -68,9 +68,11 @@ void conclude(const Training& training, const Progress& progress, const Training
                         escaped(files.best().string()));
     }
   }
-  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.config().steps,
+  const bool has_config = files.model().filename() == "model.safetensors";
+  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}{}, {}, {}\n", run.steps_done(), run.config().steps,
                     duration_text(progress.seconds()), progress.tokens_per_second(), escaped(files.model().string()),
-                    escaped(files.checkpoint().string()), escaped(files.curve().string()));
+                    has_config ? " with its config.json" : "", escaped(files.checkpoint().string()),
+                    escaped(files.curve().string()));
   if (const std::vector<KeptModel> kept = kept_models(files.model()); !kept.empty()) {
     text += formatted("kept the models of {} steps, the last as {}\n", kept.size(), escaped(kept.back().path.string()));
   }

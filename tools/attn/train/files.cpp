@@ -1,6 +1,7 @@
 #include "train/files.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "attn/error.hpp"
@@ -116,10 +117,18 @@ void TrainingFiles::require_checkpoint(bool resume) const {
               "start the run again without --resume");
 }
 
+// A file model.safetensors has its config.json beside it, as folders have it that others read (save_language_model()),
+// and takes the place of weights in several files.
+std::vector<fs::path> TrainingFiles::beside_model() const {
+  if (!folder_.empty() || model_.filename() != "model.safetensors") return {};
+  return {model_.parent_path() / "config.json", model_.parent_path() / "model.safetensors.index.json"};
+}
+
 void TrainingFiles::require_new() const {
   std::vector<fs::path> taken = folder_.empty() ? std::vector{model_, checkpoint_, best_} : std::vector{folder_};
   if (folder_.empty()) {
     for (const KeptModel& kept : kept_models(model_)) taken.push_back(kept.path);
+    for (const fs::path& path : beside_model()) taken.push_back(path);
   }
   for (const fs::path& path : taken) {
     if (!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path))) continue;
@@ -135,10 +144,17 @@ void TrainingFiles::require_new() const {
 void TrainingFiles::require_kept_by_runs() const {
   std::vector<fs::path> old{best_};
   for (const KeptModel& kept : kept_models(model_)) old.push_back(kept.path);
-  for (const fs::path& path : old) {
-    if (!fs::exists(path) || !told_by_run(path).empty()) continue;
+  const auto refuse_foreign = [](const fs::path& path) {
     refuse("--force", "only what attn train wrote, in place of which the models of this run come",
            formatted("\"{}\"", path.string()), "move it to another place");
+  };
+  for (const fs::path& path : old) {
+    if (fs::exists(path) && told_by_run(path).empty()) refuse_foreign(path);
+  }
+  // A run has written config.json behind its checkpoint, and no index.
+  const bool of_a_run = !told_by_run(model_).empty() || fs::exists(checkpoint_);
+  for (const fs::path& path : beside_model()) {
+    if (fs::exists(path) && !(of_a_run && path.filename() == "config.json")) refuse_foreign(path);
   }
 }
 
@@ -154,7 +170,9 @@ void TrainingFiles::require_no_input(bool makes_folder, const Inputs& inputs) co
   };
   for (const auto& [flag, input] : inputs) {
     if (input.empty()) continue;
-    for (const fs::path& output : {model_, checkpoint_, best_}) {
+    std::vector<fs::path> outputs{model_, checkpoint_, best_};
+    std::ranges::copy(beside_model(), std::back_inserter(outputs));
+    for (const fs::path& output : outputs) {
       if (same(output, input)) refuse_output("--out", flag, output);
     }
     if (same(curve_, input)) refuse_output("--curve", flag, curve_);

@@ -50,6 +50,7 @@ class TrainingFiles {
   Error diverged(const std::string& found, std::string_view advice = {}) const;
 
  private:
+  std::vector<std::filesystem::path> beside_model() const;  // that save_language_model() writes or removes
   void require_checkpoint(bool resume) const;
   void require_new() const;
   void require_kept_by_runs() const;
