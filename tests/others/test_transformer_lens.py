@@ -1,4 +1,4 @@
-"""Numbers of tests/experiment beside TransformerLens: `pip install transformer-lens`, 4.x."""
+"""Numbers of tests/experiment beside TransformerLens 4."""
 
 import pathlib
 
