@@ -18,9 +18,13 @@ def _numbers(count: int) -> list[str]:
     return [str(i + 1) for i in range(count)]
 
 
-def _tokens(experiment: Any) -> list[str]:
+def _seen(token: str) -> str:
     """With spaces and line ends that are seen."""
-    return [token.replace("\n", "⏎").replace(" ", "␣") for token in experiment.tokens]
+    return token.replace("\n", "⏎").replace(" ", "␣")
+
+
+def _tokens(experiment: Any) -> list[str]:
+    return [_seen(token) for token in experiment.tokens]
 
 
 def _of_heads(table: Any, unit: str, scale: str) -> tuple[Any, ...]:
@@ -38,6 +42,26 @@ def _losses(experiment: Any, found: Any, options: Any) -> tuple[Any, ...]:
     if found.size == 0:
         refuse("plot", "a text of at least two tokens, for its losses", "one")
     return np.stack(rows), ("passes", "tokens", "loss"), list(names), _tokens(experiment)[1:], "linear"
+
+
+def _next(experiment: Any, found: Any, options: Any) -> tuple[Any, ...]:
+    import numpy as np
+
+    passes = [("as it is", experiment._unchanged() if experiment._edits else experiment)]
+    if experiment._edits:
+        passes.append(("changed", experiment))
+    names, chances = zip(*((name, one._chances()) for name, one in passes))
+    count = len(found)
+    ids = list(dict.fromkeys(int(i) for row in chances for i in np.argsort(-row, kind="stable")[:count]))
+    tokens = [_seen(experiment._token(i)) for i in ids]
+    return np.stack([row[ids] for row in chances]), ("passes", "tokens", "chance"), list(names), tokens, "linear"
+
+
+def _compare(experiment: Any, found: Any, options: Any) -> tuple[Any, ...]:
+    added = found["other_losses"] - found["losses"]
+    if added.size == 0:
+        refuse("plot", "a text of at least two tokens, for its losses", "one")
+    return added[None], ("loss", "tokens", "loss"), ["difference"], _tokens(experiment)[1:], "diverging"
 
 
 def _changes(experiment: Any, found: Any, options: Any) -> tuple[Any, ...]:
@@ -77,6 +101,8 @@ def _patch_from(experiment: Any, found: Any, options: Any) -> tuple[Any, ...]:
 
 FIGURES = {
     "losses": (_losses, "Loss of each token, in nats: -log of the chance that the model gave it"),
+    "next": (_next, "Chances of the next token"),
+    "compare": (_compare, "Loss of each token, in nats, and what the other model adds to it"),
     "changes": (_changes, "How much each head gives otherwise: |z' - z| / |z|"),
     "effects": (_effects, "What switching off a head adds"),
     "lens": (_lens, "The logit lens: what the last norm and the head read in each layer"),

@@ -196,9 +196,9 @@ class Experiment(Unchanging):
         """A head's weights: "uniform" on what each query sees, all on the "previous" token, or "none"."""
         return self._with("weights", *_head(head), name)
 
-    def hide(self, token: int) -> Experiment:
-        """No head sees this token."""
-        return self._with("hide", integer(token, "experiment", "token"))
+    def hide(self, token: int, head: tuple[int, int] | int | None = None) -> Experiment:
+        """No head sees this token; or this head (layer, head), or all heads of a layer, do not."""
+        return self._with("hide", integer(token, "experiment", "token"), *([] if head is None else _head(head, or_layer=True)))
 
     def skip(self, layer: int, part: str = "") -> Experiment:
         """Skips a layer, or its "attention" or "mlp"."""
@@ -214,6 +214,20 @@ class Experiment(Unchanging):
         if getattr(change, "ndim", 0) == 0 and hasattr(change, "__float__"):
             return self._with("step", name, _factor(change), head)
         return self._with("replace", name, change, head)
+
+    def reading(self, text: str | Sequence[int]) -> Experiment:
+        """The same model with the same changes, on another text.
+
+            >>> e.reading("The capital of Italy is").loss() - e.loss()
+
+        Args:
+            text: a text, or its ids.
+
+        Raises:
+            ValueError: a text of no tokens.
+        """
+        ids = _ids(self._subject, self._tokenizer, text)
+        return Experiment(self._subject, ids, self._tokenizer, self._edits, text if isinstance(text, str) else None)
 
     # ---- what follows
 
@@ -236,10 +250,16 @@ class Experiment(Unchanging):
         count = integer(count, "next", "count")
         if count < 1:
             refuse("next", "count of at least 1", str(count))
+        chances = self._chances()
+        return [(self._token(int(i)), float(chances[i])) for i in np.argsort(-chances, kind="stable")[:count]]
+
+    def _chances(self) -> Any:
+        """The probabilities of all next tokens, float64."""
+        import numpy as np
+
         last = np.asarray(self.logits())[-1].astype(np.float64)
         chances = np.exp(last - last.max())
-        chances /= chances.sum()
-        return [(self._token(int(i)), float(chances[i])) for i in np.argsort(-chances, kind="stable")[:count]]
+        return chances / chances.sum()
 
     def steps(self) -> dict[str, Array]:
         """Every step of the pass as changed, by name."""
@@ -347,9 +367,9 @@ class Experiment(Unchanging):
             e.plot("patch_from", "The capital of Italy is", (" Paris", " Rome"), table="heads")
 
         Args:
-            what: "losses" (before and after the changes, where there are some), "changes", "effects" (less "before"; the
-                estimates where there are some), "lens", "attribution", "rollout" (of the last layer), "scores" or
-                "patch_from": the method.
+            what: "losses" (before and after the changes, where there are some), "next" (likewise), "changes", "effects"
+                (less "before"; the estimates where there are some), "compare" (what the other adds to the losses),
+                "lens", "attribution", "rollout" (of the last layer), "scores" or "patch_from": the method.
             arguments, options: the method's.
             table: of scores "induction", the default, "previous" or "duplicate"; of patch_from "stream", the default, or
                 "heads".
@@ -394,6 +414,13 @@ def _encode(subject: Any, tokenizer: Any, text: str | Sequence[int], special: bo
     return list(tokenizer.encode(text, add_special_tokens=special))
 
 
+def _ids(subject: Any, tokenizer: Any, text: str | Sequence[int]) -> list[int]:
+    ids = _encode(subject, tokenizer, text, True)
+    if not ids:
+        refuse("experiment", "a text of at least one token", "none")
+    return ids
+
+
 def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> Experiment:
     """Experiments on a model that reads a text.
 
@@ -416,7 +443,5 @@ def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> 
         how = "attn.experiment(model, text, tokenizer)"
         refuse("experiment", "a tokenizer beside a Hugging Face model and a text", "none", how)
     subject = _subject(model)
-    ids = _encode(subject, tokenizer, text, True)
-    if not ids:
-        refuse("experiment", "a text of at least one token", "none")
+    ids = _ids(subject, tokenizer, text)
     return Experiment(subject, ids, tokenizer, [], text if isinstance(text, str) else None)

@@ -72,6 +72,8 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
     const std::optional<std::int64_t> head = optional_plain<std::int64_t>(edit[3], kOp, "head");
     return edits.push_back(replace_step(text(1), read(edit[2], kOp, "a step's value").tensor.clone(), head));
   }
+  if (kind == "hide" && edit.size() == 4) return edits.push_back(hide(HeadAt{number(2), number(3)}, number(1), config));
+  if (kind == "hide" && edit.size() == 3) return edits.push_back(hide(number(2), number(1), config));
   if (kind == "hide") {
     for (Edit& one : hide(number(1), config)) edits.push_back(std::move(one));
     return;

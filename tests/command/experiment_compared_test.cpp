@@ -1,4 +1,7 @@
 // attn experiment: two texts, two models, and the models that a run has kept.
+#include <iomanip>
+#include <sstream>
+
 #include "command/experiment.hpp"
 
 namespace attn::test {
@@ -26,6 +29,54 @@ TEST_F(Experiment, TellsTheLossesOfTwoTexts) {
   EXPECT_THAT(shown, testing::Not(HasSubstr("NaN")));
   refused("attn experiment --model llama --text AB --other-text A", 2, {"[--other-text]", "at least two tokens"});
   refused("attn experiment --model llama --text A --other-text AB", 2, {"[--text]", "at least two tokens"});
+}
+
+// Texts of one length are set against each other token by token.
+TEST_F(Experiment, DrawsWhatTheOtherTextAdds) {
+  const std::string two = "attn experiment --model llama --text ABCABC --other-text ABDABD";
+  const json both = json::parse(out_of(two + " --json"));
+  const std::string shown = out_of(two);
+  const double added = both["losses_other"][1].get<double>() - both["losses"][1].get<double>();
+  std::ostringstream difference;
+  difference << std::showpos << std::fixed << std::setprecision(4) << added;
+  EXPECT_THAT(shown, HasSubstr("difference"));
+  EXPECT_THAT(shown, HasSubstr(difference.str() + "\n4"));
+  out_of(two + " --output drawn.svg");
+  EXPECT_THAT(read(path("drawn.svg")), AllOf(HasSubstr("what the other text adds"), HasSubstr("difference")));
+}
+
+TEST_F(Experiment, ComparesHeadsInTwoTexts) {
+  const std::string one = "attn experiment --model llama --json --text ABCABC ", other = "--other-text AXC ";
+  const std::string there = "attn experiment --model llama --json --text AXC ";
+  const json scores = json::parse(out_of(one + other + "--scores")), its = json::parse(out_of(there + "--scores"));
+  for (const char* name : {"previous", "duplicate", "induction"}) {
+    EXPECT_EQ(scores[name + std::string("_other")], its[name]) << name;
+  }
+  const json shares = json::parse(out_of(one + other + "--attribution --tokens A B"));
+  const json alone = json::parse(out_of(there + "--attribution --tokens A B"));
+  EXPECT_EQ(shares["heads_other"], alone["heads"]);
+  EXPECT_EQ(shares["logit_other"], alone["logit"]);
+  EXPECT_EQ(shares["heads"], json::parse(out_of(one + "--attribution --tokens A B"))["heads"]);
+  refused("attn experiment --model llama --text AB --other-text A --scores", 2, {"[--other-text]", "2 to "});
+}
+
+// Hidden from every head of every layer in turn, a token is hidden from all.
+TEST_F(Experiment, HidesATokenFromAHeadOrALayer) {
+  std::string heads = "--hide", layers = "--hide";
+  for (const char* layer : {"1", "2"}) {
+    layers += std::string(" ") + layer + "=2";
+    for (const char* head : {".1", ".2", ".3", ".4"}) heads += std::string(" ") + layer + head + "=2";
+  }
+  const json whole = found("--hide 2"), by_layer = found(layers), by_head = found(heads), one = found("--hide 2.3=2");
+  EXPECT_EQ(by_layer["losses_changed"], whole["losses_changed"]);
+  EXPECT_EQ(by_head["losses_changed"], whole["losses_changed"]);
+  EXPECT_NE(one["losses_changed"], whole["losses_changed"]);
+  const json changes = found("--hide 2.3=2 --changes")["changes"];
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 4; ++head) {
+      EXPECT_EQ(changes[layer][head] > 1e-5, layer == 1 && head == 2) << changes;  // others round otherwise
+    }
+  }
 }
 
 TEST_F(Experiment, SaysThatItComparesSomethingWithItself) {

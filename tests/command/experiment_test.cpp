@@ -256,7 +256,11 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--scale 1.1=x", "a finite factor");
   refused("--weights 1.1=first", "uniform, previous or none");
   refused("--skip 1:mpl", ":attention or :mlp");
-  refused("--hide 10", "a token from 1 to 9");
+  for (const char* wrong : {"10", "0", "1.1=10", "1=0", "x", "1.1=", "="}) {
+    refused(std::string("--hide ") + wrong, "a token from 1 to 9, as 2, or behind a head or a layer, as 1.2=2");
+  }
+  refused("--hide 3=1", "a head or a layer of 2 layers");
+  refused("--hide 1.9=1", "a head of layer 1, from 1.1 to 1.4");
   refused("--next --lens", "one of these at a time");
   refused("--by mean", "--without, --keep-only or --effects");
   refused("--exact 2", "--effects beside it; found none of them");
@@ -308,7 +312,8 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   }
   refused("--lens --other-model llama",
           "nothing or --next or --effects or --changes or --scores beside it; found --lens");
-  refused("--other-text b --lens", "nothing or --next or --effects beside it; found --lens");
+  refused("--other-text b --lens",
+          "nothing or --next or --effects or --scores or --attribution beside it; found --lens");
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors", "a vocabulary of 61", 3);
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",
           "vocabulary of 61", 3);

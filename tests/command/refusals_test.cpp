@@ -71,7 +71,8 @@ TEST_F(Refusals, OfExperiments) {
   expect(of + "--patch-from abc --tokens a b", "[--patch-from] expected a text of 4 tokens; found 3");
   expect("experiment --model M", "[--text] expected a text that the model reads; found none");
   expect(of + "--effects --exact 2 --skip 1", "[--exact] expected all 12 heads beside a change");
-  expect(of + "--next --other-text ab --hide 3", "[--hide] expected a token from 1 to 2; found 3");
+  expect(of + "--next --other-text ab --hide 3",
+         "[--hide] expected a token from 1 to 2, as 2, or behind a head or a layer");
   expect(of + "--next --other-text ab --without 1 --by text --from bcde", "[--by] expected texts of as many tokens");
   expect("experiment --model M --text-file - --without 1 --by mean --mean-of-file -",
          "[--mean-of-file] expected standard input (-) once; found it twice");

@@ -299,6 +299,31 @@ def test_what_follows(model):
     assert (changed == 0).all()
 
 
+def test_a_token_is_hidden_from_a_head_or_a_layer(model):
+    e = attn.experiment(model, IDS)
+    layers, heads = e.changes().shape
+    by_layer, by_head = e, e
+    for layer in range(layers):
+        by_layer = by_layer.hide(1, layer)
+        for head in range(heads):
+            by_head = by_head.hide(1, (layer, head))
+    np.testing.assert_array_equal(by_layer.losses(), e.hide(1).losses())
+    np.testing.assert_array_equal(by_head.losses(), e.hide(1).losses())
+    last = e.hide(1, (layers - 1, 0)).changes()
+    assert last[layers - 1, 0] > 1e-5 and np.count_nonzero(last > 1e-5) == 1  # others round otherwise
+    with pytest.raises(ValueError, match="a layer from 0 to"):
+        e.hide(1, (layers, 0)).loss()
+
+
+def test_another_text_is_read_with_the_same_changes(model):
+    e = attn.experiment(model, IDS).without((0, 1))
+    other = e.reading(IDS[:4])
+    assert other.ids == IDS[:4]
+    np.testing.assert_array_equal(other.losses(), attn.experiment(model, IDS[:4]).without((0, 1)).losses())
+    with pytest.raises(ValueError, match="at least one token"):
+        e.reading([])
+
+
 def test_what_is_refused(model):
     e = attn.experiment(model, IDS)
     for wrong, says in (

@@ -12,6 +12,8 @@ import attn
 MODEL, TEXT, OTHER = "examples/data/licences.safetensors", "You may copy it.", "You can copy it."
 CASES = {
     "losses": ([], ("losses",), {}),
+    "next": (["--next", "--count", "4"], ("next", 4), {}),
+    "compare": (["--other-model", "examples/data/induction.safetensors"], ("compare", "examples/data/induction.safetensors"), {}),
     "changes": (["--changes"], ("changes",), {}),
     "effects": (["--effects"], ("effects",), {}),
     "lens": (["--lens"], ("lens",), {}),
@@ -40,7 +42,7 @@ def test_a_figure_is_the_commands(tmp_path, changed, name):
     title = html.unescape(re.search("<title>(.*)</title>", want)[1])
     assert str(changed.plot(*arguments, title=title, **options)) == want
     own = str(changed.plot(*arguments, **options))
-    assert (own == want) == (name in ("losses", "changes", "lens", "rollout", "scores"))
+    assert (own == want) == (name in ("losses", "next", "compare", "changes", "lens", "rollout", "scores"))
 
 
 def test_estimates_are_drawn_where_there_are_some():
@@ -49,7 +51,7 @@ def test_estimates_are_drawn_where_there_are_some():
 
 
 @pytest.mark.parametrize("call, words", {
-    "a name": (lambda e: e.plot("loss"), "one of losses, changes, effects.*found 'loss'"),
+    "a name": (lambda e: e.plot("loss"), "one of losses, next, compare, changes, effects.*found 'loss'"),
     "a table": (lambda e: e.plot("scores", table="heads"), "table as one of induction, previous, duplicate; found 'heads'"),
     "no tables": (lambda e: e.plot("lens", table="heads"), "no table for lens"),
     "colours": (lambda e: e.plot("lens", colours="red"), "viridis, cividis, grey"),

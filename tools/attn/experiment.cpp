@@ -42,9 +42,8 @@ constexpr const char* kExperimentNotes =
     "--patch-from T2 puts parts of the text into a pass on T2, which has as many tokens, and tells how much of the "
     "logit difference of the two --tokens comes back. Changes act in both texts. With --other-model or --other-text "
     "the two are compared, both with the same changes. Of two texts alone the losses of all tokens are told. Of two "
-    "models alone losses, next tokens and heads are told "
-    "together, and the figure shows what the other adds to each token's loss; with --changes, --scores or --effects "
-    "it shows heads.\n\n"
+    "models alone losses, next tokens and heads are told together, and the figure shows what the other adds to each "
+    "token's loss; with --changes, --scores, --effects or --attribution it shows heads.\n\n"
     "A figure goes to the terminal, or with --output to an SVG or PNG file, or to a page that has the tables, too. "
     "docs/experiments.md explains each of these.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
@@ -94,7 +93,7 @@ void require_used(const Verb& verb, const std::string& what) {
   if (what == "--checkpoints" && verb.given("--colours")) {
     refuse("--colours", "it only with figures of cells", what);
   }
-  only_with("--other-text", {"", "--next", "--effects"});
+  only_with("--other-text", {"", "--next", "--effects", "--scores", "--attribution"});
   if (verb.given("--by") && !verb.given("--without") && !verb.given("--keep-only") && what != "--effects") {
     refuse("--by", "--without, --keep-only or --effects beside it", "none");
   }
@@ -116,7 +115,7 @@ Tensor ids_of_text(const TextModel& model, const Tokenizer& tokenizer, const std
 
 Reading reading_of(std::shared_ptr<TextModel> model, std::shared_ptr<Tokenizer> tokenizer, const std::string& text,
                    const char* flag) {
-  Reading reading{.model = std::move(model), .tokenizer = std::move(tokenizer), .ids = {}, .tokens = {}};
+  Reading reading{.model = std::move(model), .tokenizer = std::move(tokenizer), .ids = {}, .tokens = {}, .flag = flag};
   reading.ids = ids_of_text(*reading.model, *reading.tokenizer, text, flag);
   for (std::int64_t i = 0; i < reading.ids.numel(); ++i) {
     reading.tokens.push_back(reading.tokenizer->decode(reading.ids.data<std::int64_t>()[i]));
@@ -247,9 +246,9 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     return effects(one, options, other);
   }
   if (what == "--attribution") {
-    if (flags.tokens.empty()) return attributed(one, edits, likeliest(one, edits), {});
+    if (flags.tokens.empty()) return attributed(one, edits, likeliest(one, edits), {}, other);
     const auto ids = ids_of(one, flags.tokens, 1);
-    return attributed(one, edits, ids[0], ids.size() > 1 ? std::optional(ids[1]) : std::nullopt);
+    return attributed(one, edits, ids[0], ids.size() > 1 ? std::optional(ids[1]) : std::nullopt, other);
   }
   if (what == "--patch-from") {
     const auto pair = ids_of(one, flags.tokens, 2);
@@ -335,6 +334,7 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   if (verb.given("--other-model")) {
     require_model("--other-model", flags.other_model);
     other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
+    other->flag = text_flag;
     require_same_tokens(one, *other);
     require_same_heads(what, one, *other);
   }
@@ -397,7 +397,7 @@ void define_experiment(Verb& verb, int&) {
   const Option& other =
       verb.add_option("--other-model MODEL", flags->other_model, "Compare with this model.").not_beside(exact);
   verb.add_option("--other-text TEXT", flags->other_text,
-                  "Compare with this text: losses, or with --next or --effects.")
+                  "Compare with this text: losses, or with --next, --effects, --scores or --attribution.")
       .not_beside(exact)
       .not_beside(other);
   verb.group("Options");

@@ -76,6 +76,22 @@ void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig&
   }
 }
 
+// "3": no head sees token 3; "1.2=3", "1=3": not head 2 of layer 1, or no head of that layer.
+void add_hidden(Edits& edits, const std::string& text, const LanguageModelConfig& c, std::int64_t tokens) {
+  const std::size_t at = text.rfind('=');
+  const bool has_place = at != std::string::npos;
+  const auto token = number_in<std::int64_t>(std::string_view(text).substr(has_place ? at + 1 : 0));
+  if (!token || *token < 1 || *token > tokens) {
+    refuse("--hide", formatted("a token from 1 to {}, as 2, or behind a head or a layer, as 1.2=2", tokens), text);
+  }
+  if (!has_place) {
+    std::ranges::move(hide(*token - 1, c), std::back_inserter(edits));
+    return;
+  }
+  const Place from = place_of(std::string_view(text).substr(0, at), "--hide", c, false);
+  edits.push_back(from.head ? hide(HeadAt{from.layer, *from.head}, *token - 1, c) : hide(from.layer, *token - 1, c));
+}
+
 // "h.0.attn.context=0.5", "h.0.attn.weights:2=w.npy", of its head 2
 Edit step_changed(const std::string& text, const LanguageModelConfig& c, std::vector<std::string>& notes) {
   const auto [step, value] = sides(text, "--step", "h.0.attn.context=0.5");
@@ -124,7 +140,10 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
   verb.add_option("--scale LAYER.HEAD=FACTOR…", flags.scales, "Multiply what a head gives.");
   verb.add_option("--weights LAYER.HEAD=NAME…", flags.weights,
                   "A head's weights: uniform, previous (the token before), or none.");
-  verb.add_option("--hide N", flags.hide, "No head sees this token, counted from 1.").default_is("none").at_least(1);
+  verb.add_option(
+      "--hide TOKEN…", flags.hidden,
+      "No head sees this token, counted from 1; with LAYER.HEAD=TOKEN not that head, with LAYER=TOKEN no head "
+      "of that layer.");
   verb.add_option("--skip LAYER,…", flags.skip,
                   "Skip these layers, or their attention (3:attention) or feed-forward (3:mlp).");
   verb.add_option("--step NAME=X…", flags.steps,
@@ -156,8 +175,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
   }
   std::set<std::pair<std::int64_t, std::int64_t>> reweighed;
   for (const std::string& text : flags.weights) add_weights(edits, text, c, reweighed);
-  if (flags.hide > tokens) refuse("--hide", formatted("a token from 1 to {}", tokens), std::to_string(flags.hide));
-  if (flags.hide > 0) std::ranges::move(hide(flags.hide - 1, c), std::back_inserter(edits));
+  for (const std::string& text : flags.hidden) add_hidden(edits, text, c, tokens);
   if (flags.skip) add_skips(edits, *flags.skip, c);
   for (const std::string& text : flags.steps) edits.push_back(step_changed(text, c, notes));
   return edits;

@@ -18,8 +18,7 @@ namespace attn::tool {
 struct EditFlags {
   std::optional<std::string> without, keep_only, skip;
   std::string by = "zero", from;
-  std::vector<std::string> scales, weights, steps, mean_of, mean_of_files;
-  std::int64_t hide = 0;
+  std::vector<std::string> scales, weights, hidden, steps, mean_of, mean_of_files;
 };
 void add_edit_flags(Verb& verb, EditFlags& flags);
 
@@ -35,6 +34,7 @@ struct Reading {
   std::shared_ptr<Tokenizer> tokenizer;
   Tensor ids;
   std::vector<std::string> tokens;
+  const char* flag;  // that gave the text
 
   LanguageModel& lm() const { return *model->language_model(); }
   // "' Paris'"; "#50000" of a model's token that its tokenizer does not have: vocabularies are padded.
@@ -57,7 +57,7 @@ struct Found {
 // Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
 // is not null.
 Found losses(const Reading& one, const Edits& edits, const Reading* other);
-// Of two texts, which may differ in length, both with `edits`.
+// Of two texts, both with `edits`. Where they are of one length, what the other adds is drawn.
 Found losses_of_both(const Reading& one, const Edits& edits, const Reading& other);
 // Tells the `count` likeliest, or those of `tokens`; of two also the difference of their logits.
 Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count,
@@ -66,7 +66,9 @@ Found effects(const Reading& one, const EffectOptions& options, const Reading* o
 Found changes(const Reading& one, const Edits& edits, const Reading* other);
 Found lens(const Reading& one, const Edits& edits);
 Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, TokenPair tokens, bool heads);
-Found attributed(const Reading& one, const Edits& edits, std::int64_t a, std::optional<std::int64_t> b);
+// Of two texts their heads' shares are compared.
+Found attributed(const Reading& one, const Edits& edits, std::int64_t a, std::optional<std::int64_t> b,
+                 const Reading* other);
 Found rolled_out(const Reading& one, const Edits& edits);
 Found scored(const Reading& one, const Edits& edits, const Reading* other);
 // Losses, next tokens and heads of two models together.

@@ -69,6 +69,28 @@ void tell_of_estimates(const LanguageModelConfig& c, const EffectOptions& option
                       STDERR_FILENO));
 }
 
+std::string pair_text(const Reading& one, Int a, std::optional<Int> b) {
+  return one.token(a) + (b ? " less that of " + one.token(*b) : "");
+}
+
+// How much more each head adds in the other text.
+Found attributed_in_both(const Reading& one, const Edits& edits, Int a, std::optional<Int> b, const Reading& other) {
+  const auto of = [&](const Reading& text) { return attribution(text.lm(), text.ids, a, b, {}, edits); };
+  const Attribution here = of(one), there = of(other);
+  Found found =
+      titled(formatted("What each head adds to the logit of {} in the other text, less that here, at the last "
+                       "token: {} here, {} there",
+                       pair_text(one, a, b), signed_text(here.logit), signed_text(there.logit)),
+             one);
+  found.json["token_id"] = a, found.json["less_id"] = b ? Json(*b) : Json();
+  found.json["heads"] = json_values(here.heads), found.json["heads_other"] = json_values(there.heads);
+  found.json["logit"] = json_number(here.logit), found.json["logit_other"] = json_number(there.logit);
+  const Tensor shown = difference(there.heads, here.heads);
+  draw_differences(found, shown, "logit");
+  tell_largest(found, one, shown, "logit");
+  return found;
+}
+
 }  // namespace
 
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other) {
@@ -133,10 +155,10 @@ Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, 
   return found;
 }
 
-Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<Int> b) {
+Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<Int> b, const Reading* other) {
+  if (other) return attributed_in_both(one, edits, a, b, *other);
   const Attribution parts = attribution(one.lm(), one.ids, a, b, {}, edits);
-  const std::string of = one.token(a) + (b ? " less that of " + one.token(*b) : "");
-  Found found = titled("What each part adds to the logit of " + of + ", at the last token", one);
+  Found found = titled("What each part adds to the logit of " + pair_text(one, a, b) + ", at the last token", one);
   double heads = 0, biases = 0, feed_forwards = 0;
   for (Int l = 0; l < parts.heads.size(0); ++l) {
     for (Int h = 0; h < one.lm().config().heads_of(l); ++h) heads += parts.heads.at({l, h});

@@ -166,7 +166,7 @@ Found titled(std::string title, const Reading& reading) {
 HeadScores scores_of(const Reading& one, const Edits& edits) {
   const Int n = one.ids.numel(), most = one.lm().config().context_length;
   if (n < 2 || 2 * n > most) {
-    refuse("--text", formatted("2 to {} tokens, which are read twice for scores", most / 2), std::to_string(n));
+    refuse(one.flag, formatted("2 to {} tokens, which are read twice for scores", most / 2), std::to_string(n));
   }
   Tensor twice = Tensor::empty({2 * n}, DType::i64);
   for (int half : {0, 1}) twice.slice(0, half * n, (half + 1) * n).copy_from(one.ids);
