@@ -25,6 +25,52 @@ def test_experiments_take_a_model_that_transformers_has_read(smollm2):
     assert model.hf_quantizer is not None and model.config.quantization_config  # it is left as it was
 
 
+def test_edits_are_those_of_hooks_in_a_model_of_real_size(smollm2):
+    """A head is switched off, and others are changed, where they go into o_proj."""
+    package = pytest.importorskip("attn")
+    model = transformers.AutoModelForCausalLM.from_pretrained(smollm2.parent, gguf_file=smollm2.name, dtype=torch.float32).eval()
+    ids, other = [504, 3575, 282, 4649, 314], [504, 3575, 282, 7269, 314]
+    e, size = package.experiment(model, ids), model.config.head_dim
+
+    def given(text, layer, head):
+        kept = []
+        taken = model.model.layers[layer].self_attn.o_proj.register_forward_pre_hook(lambda _, x: kept.append(x[0].clone()))
+        with torch.no_grad():
+            model(torch.tensor([text]))
+        taken.remove()
+        return kept[0][..., head * size : (head + 1) * size]
+
+    def by_hooks(changes):
+        hooks = []
+        for layer, head, change in changes:
+            def hook(_, x, head=head, change=change):
+                z = x[0].clone()
+                part = z[..., head * size : (head + 1) * size]
+                part[:] = change(part)
+                return (z,)
+
+            hooks.append(model.model.layers[layer].self_attn.o_proj.register_forward_pre_hook(hook))
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0].numpy()
+        for one in hooks:
+            one.remove()
+        return logits
+
+    theirs = given(other, 23, 4)
+    cases = [
+        (e, []),
+        (e.without((23, 4)), [(23, 4, torch.zeros_like)]),
+        (e.without((0, 0), by="mean"), [(0, 0, lambda z: z.mean(1, keepdim=True))]),
+        (e.scale((29, 8), -2), [(29, 8, lambda z: -2 * z)]),
+        (e.without((23, 4), by="text", over=[other]), [(23, 4, lambda z: theirs)]),
+        (e.without((3, 7)).scale((18, 6), 0.5), [(3, 7, torch.zeros_like), (18, 6, lambda z: z / 2)]),
+    ]
+    for mine, changes in cases:
+        wanted = by_hooks(changes)
+        assert np.abs(mine.logits() - wanted).max() <= 1e-5 * np.abs(wanted).max(), mine
+    assert np.abs(cases[1][0].logits() - e.logits()).max() > 1  # that head matters
+
+
 @pytest.mark.parametrize("fixture", ["gemma3_270m", "smollm2"])
 def test_a_model_is_transformers(fixture, request, attn, tmp_path):
     path = request.getfixturevalue(fixture)
