@@ -92,8 +92,23 @@ class Live(LivePage):
         self.assertGreater(page.run("document.querySelectorAll('#space circle, #space .word').length"), 0)
         self.assertTrue(page.run("report.health.every(({ holds }) => holds)"))
 
+    def test_the_map_is_two_presses_of_tab_and_enter_away_and_the_page_4000_pixels_tall(self):
+        page = self.live(width=1400)
+        page.send("Page.bringToFront")
+        page.key("Tab"), page.key("Tab")
+        self.assertEqual(page.run("document.activeElement.id"), "skip")
+        left, top, right, bottom = page.run("((b) => [b.left, b.top, b.right, b.bottom])(document.activeElement.getBoundingClientRect())")
+        self.assertTrue(right - left > 50 and bottom - top > 10, "it is seen where the focus is")
+        page.key("Enter")
+        self.assertTrue(page.run("document.activeElement.closest('#overview') !== null"))
+        for place in ("strip", "stage-matrix"):
+            page.key("Tab")
+            self.assertTrue(page.run(f"document.activeElement.closest('#{place}') !== null"), place)
+        self.assertLessEqual(page.run("below.drawn.then(() => document.documentElement.scrollHeight)"), 4000)
+
     def test_what_is_seen_first_is_drawn_first(self):
         page = self.live()
+        page.click("#heads summary")
         seen = ("new Promise((done) => { const was = answerHeard; answerHeard = (data) => { const old = document.getElementById('heads'), first = document.getElementById('overview');"
                 " was(data); answerHeard = was; const cards = () => document.querySelectorAll('#heads-grid button').length;"
                 " requestAnimationFrame(() => { const now = document.getElementById('heads') === old && document.getElementById('overview') !== first;"

@@ -146,7 +146,8 @@ const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2
 
 function livePanel(...more) {
   const value = input("edit-value", "text", { size: 8, "aria-label": "The selected number becomes" });
-  byId("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" },
+  const skip = button("skip", "Skip to the steps", () => document.querySelector("#overview [tabindex='0'], #strip [tabindex='0']").focus(), { class: "unseen" });
+  byId("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" }, skip,
     liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
     controls(field("the selected number becomes", value), button("edit-set", "Set", () => numberSet(value.value)),
       button("edit-mask", "Mask or unmask this key", maskToggled), check("edit-click", live.isModule ? "a click masks" : "a click masks, and in the map switches a head off"),

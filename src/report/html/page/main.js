@@ -40,7 +40,7 @@ function renewBelow() {
   drawBelow(() => renewed(more, (add) => {
     add("lines", "Who looks at whom", linesPanel);
     add("space", "Embedding space", spacePanel);
-    add("heads", "Heads side by side", headsPanel);
+    add("heads", "Heads side by side", headsPanel, Boolean(byId("model")));  // below a model's map, where one types, they fold
     for (const lab of labs) add(...lab, severalLayers());
     add("checks", "Checks", checksPanel, severalLayers());
     add("snippets", "Take it away", snippetsPanel);
