@@ -1,5 +1,6 @@
 // The edits that experiments are made of.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "attn/error.hpp"
@@ -15,14 +16,26 @@ using experiment::mean_rows;
 using Of = Edit::Of;
 using Gives = Edit::Gives;
 
+// In both ways: pages and the command count from 1.
 std::string head_text(HeadAt at) {
-  return "head " + std::to_string(at.head) + " of layer " + std::to_string(at.layer) + ", counted from 0";
+  return "head " + std::to_string(at.head) + " of layer " + std::to_string(at.layer) + ", counted from 0 (" +
+         std::to_string(at.layer + 1) + "." + std::to_string(at.head + 1) + " from 1)";
 }
 
-Tensor scaled(const Tensor& x, double factor) {
-  Tensor y = x.clone();
-  scale_in_place(y, factor);
-  return y;
+std::string layer_text(std::int64_t layer) {
+  return "all heads of layer " + std::to_string(layer) + ", counted from 0 (" + std::to_string(layer + 1) + " from 1),";
+}
+
+// The change that multiplies by a factor, which float32 must be able to hold.
+auto scaling(double factor) {
+  if (!std::isfinite(static_cast<float>(factor))) {
+    throw Error(Error::Kind::argument, kOp, "a factor within float32's range", std::to_string(factor));
+  }
+  return [factor](const Tensor& x, const Seen&) {
+    Tensor y = x.clone();
+    scale_in_place(y, factor);
+    return y;
+  };
 }
 
 // As Tensor::expand(): from the right, each size is 1 or the other's.
@@ -137,9 +150,7 @@ Edits all_but(std::span<const HeadAt> heads, const LanguageModelConfig& config, 
 }  // namespace
 
 Edit without(HeadAt at, By by) { return off(at, at.head, by, head_text(at)); }
-Edit without_heads_of(std::int64_t layer, By by) {
-  return off({layer, 0}, {}, by, "all heads of layer " + std::to_string(layer) + ", counted from 0,");
-}
+Edit without_heads_of(std::int64_t layer, By by) { return off({layer, 0}, {}, by, layer_text(layer)); }
 
 Edit without(HeadAt at, const Tensor& context) {
   const auto change = [context](const Tensor&, const Seen&) { return context; };
@@ -149,13 +160,7 @@ Edit without(HeadAt at, const Tensor& context) {
 Edit without_heads_of(std::int64_t layer, const Tensor& contexts) {
   const Tensor all = contexts.rank() == 2 ? contexts.unsqueeze(1) : contexts;
   const auto change = [all](const Tensor&, const Seen&) { return all; };
-  return giving(Gives::other, {Of::attention,
-                               "context",
-                               layer,
-                               {},
-                               {},
-                               change,
-                               "all heads of layer " + std::to_string(layer) + ", counted from 0, replaced"});
+  return giving(Gives::other, {Of::attention, "context", layer, {}, {}, change, layer_text(layer) + " replaced"});
 }
 
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by) {
@@ -169,8 +174,7 @@ Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config
 }
 
 Edit scale(HeadAt at, double factor) {
-  const auto change = [factor](const Tensor& x, const Seen&) { return scaled(x, factor); };
-  return {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " scaled"};
+  return {Of::attention, "context", at.layer, at.head, {}, scaling(factor), head_text(at) + " scaled"};
 }
 
 Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config) {
@@ -223,8 +227,7 @@ Edit replace_step(std::string step, const Tensor& value, std::optional<std::int6
   return giving(Gives::other, {Of::trace, step, 0, head, {}, change, "replaced"});
 }
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head) {
-  const auto change = [factor](const Tensor& x, const Seen&) { return scaled(x, factor); };
-  return {Of::trace, std::move(step), 0, head, {}, change, "scaled"};
+  return {Of::trace, std::move(step), 0, head, {}, scaling(factor), "scaled"};
 }
 
 }  // namespace attn
