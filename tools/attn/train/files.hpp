@@ -64,7 +64,7 @@ class TrainingFiles {
   std::filesystem::path folder_;  // empty: a GPT's file
   std::filesystem::path model_, checkpoint_, curve_, best_;
   bool curve_named_;  // by --curve
-  Outputs outputs_;  // refused before the work, not after it
+  Outputs outputs_;   // refused before the work, not after it
   std::optional<TrainingLock> lock_;
   Companions companions_;
   std::vector<Tensor> best_weights_;     // in the order of the model's parameters; none where best_ has them
