@@ -57,7 +57,7 @@ def calls(draw):
     if draw(st.booleans()):
         options["softcap"] = draw(st.floats(0.5, 50))
     if draw(st.booleans()):
-        options["scale"] = draw(st.floats(-1, 1))
+        options["scale"] = draw(st.floats(-1, 1).filter(lambda scale: scale == 0 or abs(scale) >= 2.0**-100))
     if draw(st.booleans()):
         options["alibi_slopes"] = random(rng, h)
     if draw(st.booleans()):
