@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import attn
@@ -13,7 +14,6 @@ MODEL, TEXT, OTHER = "examples/data/licences.safetensors", "You may copy it.", "
 CASES = {
     "losses": ([], ("losses",), {}),
     "next": (["--next", "--count", "4"], ("next", 4), {}),
-    "compare": (["--other-model", "examples/data/induction.safetensors"], ("compare", "examples/data/induction.safetensors"), {}),
     "changes": (["--changes"], ("changes",), {}),
     "effects": (["--effects"], ("effects",), {}),
     "lens": (["--lens"], ("lens",), {}),
@@ -42,7 +42,19 @@ def test_a_figure_is_the_commands(tmp_path, changed, name):
     title = html.unescape(re.search("<title>(.*)</title>", want)[1])
     assert str(changed.plot(*arguments, title=title, **options)) == want
     own = str(changed.plot(*arguments, **options))
-    assert (own == want) == (name in ("losses", "next", "compare", "changes", "lens", "rollout", "scores"))
+    assert (own == want) == (name in ("losses", "next", "changes", "lens", "rollout", "scores"))
+
+
+@pytest.mark.no_sanitizer  # the command
+def test_what_another_model_adds_is_the_commands(tmp_path, changed):
+    content = bytearray(open(MODEL, "rb").read())
+    weights = np.frombuffer(content, np.float32, offset=8 + int.from_bytes(content[:8], "little"))
+    weights *= 1.01  # of the same sizes
+    other, path = tmp_path / "other.safetensors", tmp_path / "figure.svg"
+    other.write_bytes(content)
+    command = [sys.executable, "-m", "attn", "experiment", "--model", MODEL, "--other-model", str(other), "--text", TEXT]
+    subprocess.run([*command, "--without", "2.1", "--output", str(path)], check=True, capture_output=True)
+    assert str(changed.plot("compare", other)) == path.read_text(encoding="utf-8")
 
 
 def test_estimates_are_drawn_where_there_are_some():
