@@ -72,8 +72,8 @@ TEST_F(Experiment, HidesATokenFromAHeadOrALayer) {
   EXPECT_EQ(by_head["losses_changed"], whole["losses_changed"]);
   EXPECT_NE(one["losses_changed"], whole["losses_changed"]);
   const json changes = found("--hide 2.3=2 --changes")["changes"];
-  for (int layer = 0; layer < 2; ++layer) {
-    for (int head = 0; head < 4; ++head) {
+  for (std::size_t layer = 0; layer < 2; ++layer) {
+    for (std::size_t head = 0; head < 4; ++head) {
       EXPECT_EQ(changes[layer][head] > 1e-5, layer == 1 && head == 2) << changes;  // others round otherwise
     }
   }
