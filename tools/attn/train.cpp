@@ -1,13 +1,9 @@
 // attn train: a model from text, or a released one further.
-#if __has_include(<malloc.h>)
-#include <malloc.h>
-#endif
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <iterator>
@@ -19,7 +15,6 @@
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/ranks.hpp"
-#include "common/signals.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "io/file.hpp"
@@ -27,6 +22,7 @@
 #include "train/conclude.hpp"
 #include "train/estimate.hpp"
 #include "train/files.hpp"
+#include "train/process.hpp"
 #include "train/progress.hpp"
 #include "train/ranks.hpp"
 #include "train/training.hpp"
@@ -83,31 +79,6 @@ constexpr const char* kTrainExamples =
     "attn train --text book.txt --out m.safetensors --layers 2 --minutes 5 --json\n"
     "attn train --text book.txt --out llama.safetensors --family llama\n"
     "attn train --from llama/ --text book.txt --out tuned/ --steps 200 --batch 4";
-
-volatile std::sig_atomic_t stopped_by = 0;
-
-extern "C" void stop_after_this_step(int signal) {
-  stopped_by = signal;
-  end_cleanly_by(signal);  // a second Ctrl-C ends it at once
-}
-
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = stop_after_this_step;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
-// A step allocates and frees the same large tensors again and again. Handed back to the system in between, each of
-// their pages costs a fault.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  constexpr int kept = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kept);
-  mallopt(M_TRIM_THRESHOLD, kept);
-#endif
-}
 
 bool is_folder(const TrainFlags& flags) {
   const std::filesystem::path out(flags.out);
@@ -301,7 +272,7 @@ struct Stop {
   int signal = 0;
 
   static Stop agreed(const TrainRanks& ranks, bool mine) {
-    Stop stop{mine || stopped_by != 0, stopped_by};
+    Stop stop{mine || stopped_by() != 0, stopped_by()};
     if (ranks.size() == 1) return stop;
     const std::vector own{static_cast<double>(stop.now), static_cast<double>(stop.signal)};
     const std::vector<double> all = distributed::all_gather(ranks.transport, own);
