@@ -48,6 +48,17 @@ bool expands(const Shape& from, const Shape& to) {
   return true;
 }
 
+// The change that puts `value` in the place of `what`, a step or what a head gives.
+auto replacing(const std::string& what, const Tensor& value) {
+  return [value, what](const Tensor& x, const Seen&) {
+    if (!expands(value.shape(), x.shape())) {
+      throw Error(Error::Kind::shape, kOp, "for " + what + " sizes of 1 or those of " + x.shape().str(),
+                  value.shape().str());
+    }
+    return value;
+  };
+}
+
 Tensor zero(const Tensor& x, const Seen&) { return Tensor::zeros(x.shape(), x.dtype()); }
 Tensor mean(const Tensor& x, const Seen&) {
   if (x.rank() == 3) return mean_rows(x);
@@ -153,14 +164,15 @@ Edit without(HeadAt at, By by) { return off(at, at.head, by, head_text(at)); }
 Edit without_heads_of(std::int64_t layer, By by) { return off({layer, 0}, {}, by, layer_text(layer)); }
 
 Edit without(HeadAt at, const Tensor& context) {
-  const auto change = [context](const Tensor&, const Seen&) { return context; };
-  return giving(Gives::other, {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " replaced"});
+  const std::string what = head_text(at);
+  return giving(Gives::other,
+                {Of::attention, "context", at.layer, at.head, {}, replacing(what, context), what + " replaced"});
 }
 
 Edit without_heads_of(std::int64_t layer, const Tensor& contexts) {
   const Tensor all = contexts.rank() == 2 ? contexts.unsqueeze(1) : contexts;
-  const auto change = [all](const Tensor&, const Seen&) { return all; };
-  return giving(Gives::other, {Of::attention, "context", layer, {}, {}, change, layer_text(layer) + " replaced"});
+  const std::string what = layer_text(layer);
+  return giving(Gives::other, {Of::attention, "context", layer, {}, {}, replacing(what, all), what + " replaced"});
 }
 
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by) {
@@ -217,14 +229,7 @@ Edit skip_feed_forward(std::int64_t layer) {
 }
 
 Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head) {
-  const auto change = [value, step](const Tensor& x, const Seen&) {
-    if (!expands(value.shape(), x.shape())) {
-      throw Error(Error::Kind::shape, kOp, "for " + step + " sizes of 1 or those of " + x.shape().str(),
-                  value.shape().str());
-    }
-    return value;
-  };
-  return giving(Gives::other, {Of::trace, step, 0, head, {}, change, "replaced"});
+  return giving(Gives::other, {Of::trace, step, 0, head, {}, replacing(step, value), "replaced"});
 }
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head) {
   return {Of::trace, std::move(step), 0, head, {}, scaling(factor), "scaled"};

@@ -322,6 +322,9 @@ def test_another_text_is_read_with_the_same_changes(model):
     np.testing.assert_array_equal(other.losses(), attn.experiment(model, IDS[:4]).without((0, 1)).losses())
     with pytest.raises(ValueError, match="at least one token"):
         e.reading([])
+    as_there = attn.experiment(model, IDS).without((0, 1), by="text", over=[IDS[::-1]])
+    with pytest.raises(ValueError, match=r"\[experiment\] expected for head 1 of layer 0.* sizes of 1 or those of .*found"):
+        as_there.reading(IDS[:4]).loss()  # what the head gives is of as many tokens as the text had
 
 
 def test_what_is_refused(model):
