@@ -197,7 +197,7 @@ class Experiment(Unchanging):
         return self._with("weights", *_head(head), name)
 
     def hide(self, token: int, head: tuple[int, int] | int | None = None) -> Experiment:
-        """No head sees this token; or this head (layer, head), or all heads of a layer, do not."""
+        """Hides a token from all heads, from one head (layer, head), or from all heads of a layer."""
         return self._with("hide", integer(token, "experiment", "token"), *([] if head is None else _head(head, or_layer=True)))
 
     def skip(self, layer: int, part: str = "") -> Experiment:

@@ -43,7 +43,8 @@ constexpr const char* kExperimentNotes =
     "logit difference of the two --tokens comes back. Changes act in both texts. With --other-model or --other-text "
     "the two are compared, both with the same changes. Of two texts alone the losses of all tokens are told. Of two "
     "models alone losses, next tokens and heads are told together, and the figure shows what the other adds to each "
-    "token's loss; with --changes, --scores, --effects or --attribution it shows heads.\n\n"
+    "token's loss. Heads of two models are compared with --changes, --scores or --effects, and heads in two texts with "
+    "--scores, --effects or --attribution.\n\n"
     "A figure goes to the terminal, or with --output to an SVG or PNG file, or to a page that has the tables, too. "
     "docs/experiments.md explains each of these.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";

@@ -142,8 +142,8 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
                   "A head's weights: uniform, previous (the token before), or none.");
   verb.add_option(
       "--hide TOKEN…", flags.hidden,
-      "No head sees this token, counted from 1; with LAYER.HEAD=TOKEN not that head, with LAYER=TOKEN no head "
-      "of that layer.");
+      "Hide this token, counted from 1, from all heads. LAYER.HEAD=TOKEN hides it from one head, and LAYER=TOKEN "
+      "from all heads of a layer.");
   verb.add_option("--skip LAYER,…", flags.skip,
                   "Skip these layers, or their attention (3:attention) or feed-forward (3:mlp).");
   verb.add_option("--step NAME=X…", flags.steps,
