@@ -99,8 +99,9 @@ class Keyboard(LivePage):
     def test_the_focus_outlives_a_view_that_is_built_anew(self):
         six, model = self.with_labs("multihead", "--d-out", 4, "--dropout", 0.5), self.with_labs("--model", MODEL, "--text", TEXT, width=1400)
         self.wait(model, "live.next !== undefined")
-        model.click("#masks summary")
-        model.run(SETTLED)
+        for panel in ("#masks", "#heads"):  # they fold below a model's map
+            model.click(f"{panel} summary")
+            model.run(SETTLED)
         # Each place is a page, what has the focus there, and the key that changes something.
         places = [(six, "#strip .on", "ArrowRight"), (six, "#stage-matrix [tabindex='0']", "ArrowDown"), (six, "#next", "Enter"), (six, "#back", "Enter"),
                   (six, "#scale", "End"), (six, "#view", "End"), (six, "#heads-scale", "Home"), (six, "#route-all [tabindex='0']", "ArrowDown"), (six, "#dropout [tabindex='0']", "ArrowUp"),
