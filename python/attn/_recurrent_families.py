@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from attn._arguments import flag
 from attn.torch import causal_convolution, gated_delta_rule
 
 # MiniMax's lightning attention is written out in its layer: there is no function to take the place of.
 _FAMILIES = (
-    "bailing_hybrid", "kimi_linear", "lara_mini", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_next", "qwen4_exp",
+    "bailing_hybrid", "glm5_next", "kimi_linear", "lara_mini", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_next",
+    "qwen4_exp",
 )  # fmt: skip
 _theirs: dict[tuple[str, str], Any] = {}
 
@@ -21,12 +23,14 @@ def use_recurrences(on: bool = True) -> list[str]:
     """From now on gated delta rules, Kimi's rule and the convolutions before them are computed by this library.
 
     In place of transformers' functions in PyTorch, in models that exist and in those to come: Qwen3-Next, Qwen3.5, OLMo
-    Hybrid, Kimi Linear, Ling 3 and Lara; gradients flow, and packed texts (cu_seq_lens_q) stay apart, which transformers
-    refuses without packages for GPUs. `on=False` gives transformers' own back.
+    Hybrid, Kimi Linear, GLM-5.3, Ling 3 and Lara; gradients flow, and packed texts (cu_seq_lens_q) stay apart, which
+    transformers refuses without packages for GPUs. Several of them take use_cache=False: where a model has a cache, its
+    masks take a row for one text. `on=False` gives transformers' own back.
 
     Returns:
         The families of this version of transformers that have such functions.
     """
+    on = flag(on, "use_recurrences", "on")
     found = []
     for family in _FAMILIES:
         name = f"transformers.models.{family}.modeling_{family}"
@@ -51,11 +55,22 @@ def _rule(
     dtype = query.dtype
     if not dtype == key.dtype == value.dtype:
         query, key, value = query.float(), key.float(), value.float()
+    starts = _starts(cu_seqlens, rest)
+    _refuse_cache(starts, output_final_state)
     output, state = gated_delta_rule(
         query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
-        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=_starts(cu_seqlens, rest),
+        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=starts,
     )  # fmt: skip
     return output.to(dtype), state
+
+
+def _refuse_cache(starts: Any, keeps_state: bool) -> None:
+    """A model with a cache tells packed texts apart in no mask: its layers of softmax attention would mix them."""
+    if keeps_state and starts is not None and len(starts) > 2:
+        raise ValueError(
+            "[attn.transformers] expected packed texts without a cache, which keeps one text a row; found "
+            f"{len(starts) - 1} texts and a cache; pass use_cache=False"
+        )
 
 
 def _starts(cu_seqlens: Any, rest: dict[str, Any]) -> Any:

@@ -1,5 +1,7 @@
 """attn.transformers.use_recurrences() in families whose layers keep a state: small, random, beside transformers' functions."""
 
+import pathlib
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -91,6 +93,49 @@ def test_packed_texts_stay_apart(both):
     both(False)
     with pytest.raises(ValueError, match="packed"):
         layer(x, cu_seq_lens_q=starts)
+
+
+def test_packed_texts_and_a_cache_are_refused(both):
+    """Masks of a model with a cache take a row for one text, so that layers of softmax attention would mix several."""
+    both()
+    model = model_of("qwen3_5_text")
+    ids, starts = torch.randint(3, 97, (1, 12)), torch.tensor([0, 5, 12], dtype=torch.int32)
+    packed = {"position_ids": torch.cat([torch.arange(5), torch.arange(7)])[None], "cu_seq_lens_q": starts}
+    apart = torch.cat([model(ids[:, :5]).logits, model(ids[:, 5:]).logits], 1)
+    torch.testing.assert_close(model(ids, use_cache=False, **packed).logits, apart)
+    with pytest.raises(ValueError, match="packed texts without a cache.*found 2 texts and a cache; pass use_cache=False"):
+        model(ids, **packed)
+    one = model(ids, cu_seq_lens_q=torch.tensor([0, 12], dtype=torch.int32)).logits
+    torch.testing.assert_close(one, model(ids).logits)
+
+
+def test_all_families_of_transformers_are_known(both):
+    models = pathlib.Path(transformers.__file__).parent / "models"
+    rules = "def torch_chunk_gated_delta_rule(", "def chunk_kimi_delta_attention("
+    files = (file for file in models.glob("*/modeling_*.py") if any(rule in file.read_text() for rule in rules))
+    assert sorted(both()) == sorted(file.parent.name for file in files)
+    with pytest.raises(TypeError, match="on as True or False; found str"):
+        both("off")
+
+
+def test_the_layer_of_glm(both):
+    """Without its model, whose other layers are large."""
+    glm = pytest.importorskip("transformers.models.glm5_next.modeling_glm5_next")
+    torch.manual_seed(0)
+    layer = glm.Glm5NextTextLinearAttention(
+        glm.Glm5NextTextConfig(hidden_size=32, linear_head_dim=8, linear_num_heads=4, num_hidden_layers=4), 0
+    )
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    x = torch.randn(2, 70, 32, requires_grad=True)
+    results = []
+    for on in (False, True):
+        both(on)
+        output = layer(x)
+        results.append((output, *torch.autograd.grad(output.square().sum(), (x, layer.conv1d.weight))))
+    for want, got in zip(*results):
+        assert (got - want).abs().max() <= 1e-5 * want.abs().max()
+    assert not torch.equal(results[0][0], results[1][0])
 
 
 def test_calls_as_transformers_makes_none_but_takes(both):
