@@ -259,6 +259,20 @@ def test_a_tensor_that_changed_is_an_error(torch):
         output.sum().backward()
 
 
+def test_an_output_may_be_changed_in_place(torch):
+    """As that of PyTorch's matrix product, of which the gradient asks for the factors alone."""
+    given = tensors(torch, torch.float32)
+    x, weight = torch.randn(2, 5, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    for call, inputs in [
+        (lambda: attn.torch.linear_attention(**given, rule="delta"), tuple(given.values())),
+        (lambda: attn.torch.causal_convolution(x, weight, silu=True), (x, weight)),
+    ]:
+        wanted = torch.autograd.grad((2 * call()).square().sum(), inputs)
+        found = torch.autograd.grad(call().mul_(2).square().sum(), inputs)
+        for want, got in zip(wanted, found):
+            assert torch.equal(got, want)
+
+
 FUNCTIONS = {"qwen3_next": ("torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"),
              "kimi_linear": ("chunk_kimi_delta_attention", "recurrent_kimi_delta_attention")}  # fmt: skip
 

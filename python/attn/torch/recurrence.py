@@ -53,15 +53,16 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.kernel, ctx.options, *tensors = inputs
-        ctx.save_for_backward(*tensors, output[0])
+        ctx.save_for_backward(*tensors)
+        ctx.output_shape = output[0].shape  # the output itself may be changed in place
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, d_output: Any, d_state: Any) -> Any:
-        *tensors, output = ctx.saved_tensors
+        tensors = ctx.saved_tensors
         if d_output is None and d_state is None:
             return (None,) * (2 + len(tensors))
-        d_output = torch.zeros_like(output) if d_output is None else d_output
+        d_output = tensors[0].new_zeros(ctx.output_shape) if d_output is None else d_output
         call: Any = Gradient.apply if torch.is_grad_enabled() or modes.transformed() else Gradient.forward
         found = call(ctx.kernel, ctx.options, d_output, d_state, *tensors)
         kept = [d if operator.has_gradient(x) else None for d, x in zip(found, tensors)]
