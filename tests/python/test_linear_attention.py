@@ -229,11 +229,15 @@ def test_what_the_delta_rule_of_transformers_is_not_given(torch):
     from attn.torch import causal_convolution, gated_delta_rule, linear_attention
 
     x, heads = torch.randn(1, 3, 2, 4), torch.randn(1, 2, 3, 4)
+    followed, large = torch.tensor(-1.0, requires_grad=True), np.zeros((1, 2, 4, 4), ">f4")
     for call, error, words in [
         (lambda: gated_delta_rule(x.long(), x, x, use_qk_l2norm_in_kernel=True), TypeError, "one floating dtype"),
         (lambda: gated_delta_rule(x, x, x.double(), use_qk_l2norm_in_kernel=True), TypeError, "one floating dtype"),
         (lambda: gated_delta_rule(x.numpy(), x, x), TypeError, "torch.Tensor; found ndarray"),
         (lambda: gated_delta_rule(None, x, x), TypeError, "found None"),
+        (lambda: gated_delta_rule(x, x, x, [[[followed] * 2] * 3]), TypeError, "rule. expected g as torch.Tensor.*found list"),
+        (lambda: linear_attention(heads, heads, heads, decay="x"), TypeError, "decay as torch.Tensor.*found str"),
+        (lambda: linear_attention(heads, heads, heads, initial_state=large), TypeError, "initial_state as.*dtype >f4"),
         (lambda: gated_delta_rule(x[0], x[0], x[0]), ValueError, r"query \(b, t, hq, d_k\).*found \(3, 2, 4\)"),
         (lambda: gated_delta_rule(x, x, x, torch.zeros(1, 3)), ValueError, r"g \(b, t, hv\) or .*found \(1, 3\)"),
         (lambda: gated_delta_rule(x, x, x, beta=x), ValueError, r"beta \(b, t, hv\); found"),
@@ -246,8 +250,10 @@ def test_what_the_delta_rule_of_transformers_is_not_given(torch):
     ]:
         with pytest.raises(error, match=words):
             call()
-    gate = np.full((1, 3, 2), -0.5, np.float32)  # of another framework, as decay is taken
+    gate = np.linspace(-1, 0, 6, dtype=np.float32).reshape(1, 3, 2)  # of another framework, as decay is taken
     torch.testing.assert_close(gated_delta_rule(x, x, x, gate)[0], gated_delta_rule(x, x, x, torch.from_numpy(gate))[0])
+    backwards = torch.from_numpy(gate[:, ::-1].copy())
+    torch.testing.assert_close(gated_delta_rule(x, x, x, gate[:, ::-1])[0], gated_delta_rule(x, x, x, backwards)[0])
 
 
 def test_a_tensor_that_changed_is_an_error(torch):

@@ -139,11 +139,21 @@ def _integers(values: Any, what: str, op: str) -> Any:
     return torch.as_tensor(int64(values, what, op)).clone()
 
 
-def _tensor(values: Any) -> Any:
-    """A tensor of its own of another array's numbers, which may be others by the time that the gradient asks for them."""
+def _tensor(values: Any, what: str, op: str) -> Any:
+    """A tensor of its own of another array's numbers, which may be others by the time that the gradient asks for them.
+
+    Of a list's tensors no gradient would come back.
+    """
     if values is None or isinstance(values, Tensor):
         return values
-    return torch.as_tensor(unmasked(values, "arrays", "linear_attention")).clone()
+    unmasked(values, what, op)
+    found = type(values).__name__
+    if hasattr(values, "dtype"):
+        try:
+            return torch.as_tensor(values.copy())  # whose strides are not negative, either
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            found += f" of dtype {values.dtype}"
+    raise TypeError(f"[{op}] expected {what} as torch.Tensor, or an array that PyTorch reads; found {found}")
 
 
 def _lowered(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -169,7 +179,8 @@ def linear_attention(
         )  # fmt: skip
     op = "linear_attention"
     modes.refuse_tensor(op, scale=scale)
-    tensors = (*_lowered((query, key, value)), *(_tensor(x) for x in (decay, beta, initial_state)),
+    others = (("decay", decay), ("beta", beta), ("initial_state", initial_state))
+    tensors = (*_lowered((query, key, value)), *(_tensor(x, name, op) for name, x in others),
                _integers(lengths, "lengths", op), _integers(cu_seqlens, "cu_seqlens", op))  # fmt: skip
     both = flag(return_state, op, "return_state")
     output, state = _call(op, tensors, (rule, scale, heads))
@@ -200,7 +211,7 @@ def gated_delta_rule(
     """
     op = "gated_delta_rule"
     final, unit = flag(output_final_state, op, "output_final_state"), flag(use_qk_l2norm_in_kernel, op, "use_qk_l2norm_in_kernel")
-    g, beta = _tensor(g), _tensor(beta)
+    g, beta = _tensor(g, "g", op), _tensor(beta, "beta", op)
     _are_tokens_before_heads(op, query, key, value, g, beta)
     dtype = query.dtype
     if unit:
