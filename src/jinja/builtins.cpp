@@ -119,7 +119,7 @@ std::string time_text(const std::tm& now, const std::string& form) {
       all.push_back(form[i]);
       continue;
     }
-    const std::string part = form.substr(i, form.substr(i).starts_with("%-") ? 3 : 2);
+    const std::string part = form.substr(i, form.compare(i, 2, "%-") == 0 ? 3 : 2);
     if (part.size() < 2 || std::string_view("aAbBdHIjmMpSyY%").find(part.back()) == std::string::npos) {
       unsupported("the time format " + part);
     }
@@ -279,7 +279,7 @@ Call bound(std::string_view parameters, const Value& self, Arguments given, cons
 }
 
 Value call(const Builtin& builtin, const Value& self, Arguments given) {
-  charge(32 + (self.text() ? self.text()->size() / 16 : 0));
+  charge(32 + (self.text() ? self.text()->size() / 16 : 0) + given.values.size() * sizeof(Value));
   Call made = bound(builtin.parameters, self, std::move(given), "the arguments of " + std::string(builtin.names));
   return builtin.call(made);
 }

@@ -290,6 +290,7 @@ Value split(Call& c, bool from_right) {
   }
   const std::string& between = *c[0].text();
   if (between.empty()) failed("a split by an empty text");
+  charge_search(rest, between);
   for (; most != 0; --most) {
     const std::size_t at = from_right ? rest.rfind(between) : rest.find(between);
     if (at == std::string_view::npos) break;
@@ -310,6 +311,7 @@ Value lines(Call& c) {
 
 Value find(Call& c, bool last) {
   const std::string &all = *c.self.text(), &what = *c[0].text();
+  charge_search(all, what);
   const std::size_t at = last ? all.rfind(what) : all.find(what);
   return at == std::string::npos ? Value{std::int64_t{-1}} : integer(length(all.substr(0, at)));
 }
@@ -317,6 +319,7 @@ Value find(Call& c, bool last) {
 Value count(Call& c) {
   const std::string &all = *c.self.text(), &what = *c[0].text();
   if (what.empty()) return integer(length(all) + 1);
+  charge_search(all, what);
   std::size_t n = 0;
   for (std::size_t at = all.find(what); at != std::string::npos; at = all.find(what, at + what.size())) ++n;
   return integer(n);
@@ -324,8 +327,8 @@ Value count(Call& c) {
 
 Value has_side(Call& c, bool end) {
   const std::string& all = *c.self.text();
-  const List* several = c[0].list(Kind::tuple);
-  return boolean(std::ranges::any_of(several ? *several : List{c[0]}, [&](const Value& one) {
+  const List sides = c[0].list(Kind::tuple) ? items_of(c[0]) : List{c[0]};
+  return boolean(std::ranges::any_of(sides, [&](const Value& one) {
     if (!one.text()) failed("a side of a text that is a " + kind_of(one));
     return end ? all.ends_with(*one.text()) : all.starts_with(*one.text());
   }));

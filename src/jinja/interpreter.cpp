@@ -138,6 +138,7 @@ class Interpreter {
   static std::shared_ptr<Frame> inside(std::shared_ptr<const Frame> outer, const Node& scope = {}) {
     const auto frame = std::make_shared<Frame>(std::move(outer));
     if (!scope.names) return frame;
+    charge(64 * scope.names->unset.size());
     for (const std::string& name : scope.names->unset) frame->names[name] = undefined("'" + name + "' is undefined");
     return frame;
   }
@@ -292,6 +293,7 @@ class Interpreter {
   }
 
   static void add_named(Arguments& all, const std::string& name, Value value) {
+    charge(all.named.size());
     const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == name; });
     if (twice) failed("the argument " + name + " twice");
     all.named.emplace_back(name, std::move(value));

@@ -103,7 +103,7 @@ Value computed(char sign, const Value& a, const Value& b) {
 bool contains(const Value& all, const Value& one) {
   if (const std::string* s = all.text()) {
     if (!one.text()) failed("a " + kind_of(one) + " looked for in a str");
-    charge(s->size() / 16);
+    charge_search(*s, *one.text());
     return s->find(*one.text()) != std::string::npos;
   }
   if (const Dict* d = all.dict()) {

@@ -64,7 +64,7 @@ bool is_space(std::string_view character) {
 
 std::string_view stripped(std::string_view text, int sides, const std::string* chars) {
   const auto strips = [&](std::string_view c) { return chars ? chars->find(c) != std::string::npos : is_space(c); };
-  charge(text.size() / 16);
+  charge_search(text, chars ? *chars : "");
   while ((sides & kLeft) && !text.empty()) {
     const std::size_t size = first_character(text).length;
     if (!strips(text.substr(0, size))) break;
@@ -103,7 +103,7 @@ std::string titled(std::string_view text, bool as_python) {
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count) {
   std::string out;
-  charge(text.size());
+  charge(text.size()), charge_search(text, from);
   if (from.empty()) unsupported("the replacement of an empty text");
   for (; count != 0; --count) {
     const std::size_t at = text.find(from);
@@ -146,8 +146,8 @@ std::string escaped_html(std::string_view text) {
 }
 
 std::string percent(std::string_view text, const Value& given) {
-  const List* tuple = given.list(Sequence::Kind::tuple);
-  const List values = tuple ? *tuple : List{given};
+  const bool tuple = given.list(Sequence::Kind::tuple);
+  const List values = tuple ? items_of(given) : List{given};
   std::size_t next = 0;
   std::string out;
   for (std::size_t at = text.find('%'); at != std::string_view::npos; at = text.find('%')) {
@@ -190,7 +190,7 @@ std::string format(std::string_view text, const Arguments& given) {
       failed("a format with a place {" + name + "} and no value for it");
     }
     out += shown(name.empty() ? given.values[next++] : named->second);
-    charge(out.size() / 64 + 16);
+    charge(out.size() / 64 + 16 + given.named.size());
     i = end;
   }
   return out;

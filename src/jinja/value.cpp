@@ -144,6 +144,7 @@ bool less(const Value& a, const Value& b) {
 }
 
 std::string key_of(const Value& value) {
+  charge(16);
   if (const std::string* s = value.text()) return charge(s->size()), std::string("s").append(*s);
   if (const auto number = real(value)) {
     const bool fits = whole(value) || (std::floor(*number) == *number && std::abs(*number) < 9e18);
@@ -157,6 +158,7 @@ std::string key_of(const Value& value) {
   std::string key = "t";
   for (const Value& item : *items) {
     const std::string part = key_of(item);
+    charge(part.size());  // a tuple may hold another many times
     key += std::to_string(part.size()) + ":" + part;
   }
   return key;

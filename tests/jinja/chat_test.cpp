@@ -106,6 +106,22 @@ TEST(Chat, HostileTemplatesEnd) {
                Error::Kind::data, "more work");
   const std::string loop = "{% for i in range(99999) %}";
   expect_error(loop + loop + loop + "{% endfor %}{% endfor %}{% endfor %}", Error::Kind::data, "more work");
+  const auto doubled = [](const std::string& begin, const std::string& twice) {
+    return "{% set ns = namespace(x=" + begin + ") %}{% for i in range(60) %}{% set ns.x = " + twice +
+           " %}{% endfor %}";
+  };
+  for (const char* const key : {"{ns.x: 1}", "{}.get(ns.x)", "[ns.x] | unique"}) {
+    expect_error(doubled("1", "(ns.x, ns.x)") + "{{ " + key + " }}", Error::Kind::data, "more work");
+  }
+  const std::string texts = "{% set s = 'a' * 10000000 %}{% set q = 'a' * 5000000 + 'b' %}";
+  for (const char* const search : {"s.find(q)", "s.rfind(q)", "s.count(q)", "s.split(q)", "s.replace(q, '')", "q in s",
+                                   "s.strip('b' * 5000000 + 'a')"}) {
+    expect_error(texts + "{{ " + search + " }}", Error::Kind::data, "more work");
+  }
+  const std::string sides =
+      "{% set ns = namespace(x=('b',)) %}{% for i in range(17) %}{% set ns.x = ns.x + ns.x %}{% endfor %}";
+  expect_error(sides + loop + "{{ 'a'.startswith(ns.x) }}{% endfor %}", Error::Kind::data, "more work");
+  EXPECT_EQ(ChatTemplate::parse("{{ strftime_now('%%' * 1000000) | length }}").format(kHello), "1000000");
 }
 
 TEST(Chat, ANamespaceMayHoldItself) {  // and is freed, as the sanitizers tell
