@@ -121,6 +121,7 @@ Value chosen(Call& c, bool by_attribute, bool wanted) {
 
 Value sum(Call& c) {
   Value sum = c.value(1, integer(0));
+  if (sum.text()) failed("a sum of texts, which Python refuses");
   for (const Value& one : items_of(c.self)) sum = computed('+', sum, at_path(one, c.value(0)));
   return sum;
 }
@@ -373,7 +374,7 @@ constexpr Builtin kAllFilters[] = {
     {"sum", "attribute? start?", sum},
     {"title", "", changed<titled_filter>},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", json},
-    {"trim", "chars?", [](Call& c) { return strip(c, kBoth); }},
+    {"trim", "chars?$", [](Call& c) { return strip(c, kBoth); }},
     {"unique", "case_sensitive? attribute?", unique},
     {"upper", "", changed<upper>},
 };

@@ -124,6 +124,11 @@ TEST(Chat, HostileTemplatesEnd) {
   EXPECT_EQ(ChatTemplate::parse("{{ strftime_now('%%' * 1000000) | length }}").format(kHello), "1000000");
 }
 
+TEST(Chat, WhatPythonRefusesIsRefused) {
+  expect_error("{{ 'a1' | trim(1) }}", Error::Kind::data, "chars that is a int");
+  expect_error("{{ ['a'] | sum(start='') }}", Error::Kind::data, "a sum of texts");
+}
+
 TEST(Chat, ANamespaceMayHoldItself) {  // and is freed, as the sanitizers tell
   EXPECT_EQ(ChatTemplate::parse("{% set n = namespace() %}{% set n.n = [n] %}a").format(kHello), "a");
 }

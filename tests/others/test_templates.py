@@ -142,7 +142,7 @@ FILTERS = [
     "select|list", "reject('odd')|list", "selectattr('k')|list",
     "selectattr('k', 'equalto', 'x')|list", "rejectattr('v', 'none')|list", "sort(reverse=true)",
     "sort(attribute='k')",
-    "int(5)", "trim('a ')", "count", "sum(attribute='v')", "join(attribute='k')", "string|length", "list|tojson",
+    "int(5)", "trim('a ')", "trim(1)", "count", "sum(attribute='v')", "sum(start='')", "join(attribute='k')", "string|length", "list|tojson",
     "abs", "join(*[', '])", "d(**{'default_value': 1})", "max(attribute='v')", "dictsort(reverse=true)", "dictsort(by='value')", "unknown_filter",
 ]  # fmt: skip
 TESTS = [
