@@ -19,6 +19,7 @@ using Json = JsonObject::Json;
 
 constexpr std::uint64_t kNoPlace = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kMostReplacements = 4;  // each may make a text four times as long
+constexpr std::size_t kMostSteps = 100;       // of one part; those that cut a text are followed in one another
 
 // Reads the parts of a file; a part that has a list of parts is those.
 class Reader {
@@ -65,7 +66,9 @@ class Reader {
       step.finish({kTokenizerPassedOver});
     };
     if (json.text("type", "") != "Sequence") return whole(json);
-    for (const Json& member : list(json, members)) whole(JsonObject(member, origin_));
+    const Json all = list(json, members);
+    if (all.size() > kMostSteps) json.wrong(members, "a list of at most 100 steps", all.size());
+    for (const Json& member : all) whole(JsonObject(member, origin_));
     json.finish({});
   }
 

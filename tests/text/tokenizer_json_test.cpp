@@ -284,6 +284,9 @@ TEST(TokenizerFiles, StepsInAnOrderThatAttnLacksAreRefused) {
   refused("pre_tokenizer", R"({"type":"Sequence","pretokenizers":[
       {"type":"Metaspace","replacement":"▁"},{"type":"Metaspace","replacement":"▁"}]})",
           "pre_tokenizer after another that attn knows; found \"Metaspace\"");
+  nlohmann::json many{{"type", "Sequence"}, {"pretokenizers", nlohmann::json::array()}};
+  for (int i = 0; i < 101; ++i) many["pretokenizers"].push_back({{"type", "Digits"}});
+  refused("pre_tokenizer", many.dump().c_str(), "pretokenizers to be a list of at most 100 steps");
   nlohmann::json unknown = nlohmann::json::parse(json_of("unknown"));
   unknown["model"]["unk_token"] = "<nosuch>";
   expect_refused(unknown.dump(), "unk_token in the vocabulary");
