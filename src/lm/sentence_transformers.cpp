@@ -85,6 +85,8 @@ Pooling pooling_of(const io::JsonObject& json) {
   const bool first = said ? mode == "cls" : json.flag("pooling_mode_cls_token", false);
   if (mean != first) return mean ? Pooling::mean : Pooling::first;
   if (said) json.wrong("pooling_mode", "mean or cls", mode);
+  if (mean)
+    json.wrong("pooling_mode_cls_token", "false beside pooling_mode_mean_tokens, as attn follows one mode", true);
   json.finish({kPoolingPassedOver});  // which names another mode
   json.wrong("pooling_mode_mean_tokens", "true, or else pooling_mode_cls_token", mean);
 }
@@ -92,14 +94,16 @@ Pooling pooling_of(const io::JsonObject& json) {
 // Returns where sentence-transformers cuts texts: what its own file says, or else what the tokenizer's does.
 std::int64_t longest(const files::path& folder) {
   std::int64_t tokens = 0;
-  read_if_there(folder / "sentence_bert_config.json", kSentencePassedOver,
-                [&](const io::JsonObject& json) { tokens = json.size("max_seq_length", 0); });
+  read_if_there(folder / "sentence_bert_config.json", kSentencePassedOver, [&](const io::JsonObject& json) {
+    tokens = json.size("max_seq_length", 0);
+    if (tokens == 1) json.wrong("max_seq_length", "at least 2, for the marks around a text", tokens);
+  });
   const files::path config = folder / "tokenizer_config.json";
   if (tokens > 0 || !files::exists(config)) return tokens > 0 ? tokens : kNoLongest;
   const std::string source = io::source_name(config), text = json_in(config);
   const io::Origin origin{kLoadEncoder, source};
   const io::JsonObject json(std::string_view(text), origin);
-  const auto most = json.number("model_max_length", static_cast<double>(kNoLongest), 1, 1e300);
+  const auto most = json.number("model_max_length", static_cast<double>(kNoLongest), 2, 1e300);
   return static_cast<std::int64_t>(std::min(most, static_cast<double>(kNoLongest)));
 }
 

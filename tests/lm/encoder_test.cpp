@@ -185,8 +185,16 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   expect_error(Kind::data, {"pooling_mode_max_tokens"}, [&] { embedding_settings(folder); });
   pooling(R"({"pooling_mode_mean_tokens": false})");
   expect_error(Kind::data, {"pooling_mode_mean_tokens"}, [&] { embedding_settings(folder); });
+  pooling(R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})");
+  expect_error(Kind::data, {"pooling_mode_cls_token to be false", "found true"}, [&] { embedding_settings(folder); });
   pooling(R"({"pooling_mode": "cls", "embedding_dimension": 16, "include_prompt": true})");
   EXPECT_EQ(embedding_settings(folder).pooling, Pooling::first);
+  const auto cut_at = [&](const char* json) { io::save_text(folder / "sentence_bert_config.json", json); };
+  cut_at(R"({"max_seq_length": 2})");
+  EXPECT_EQ(embedding_settings(folder).longest, 2);
+  cut_at(R"({"max_seq_length": 1})");
+  expect_error(Kind::data, {"max_seq_length to be at least 2"}, [&] { embedding_settings(folder); });
+  cut_at("{}");
   pooling(R"({"pooling_mode": "lasttoken"})");
   expect_error(Kind::data, {"pooling_mode", "lasttoken"}, [&] { embedding_settings(folder); });
   pooling(R"({"pooling_mode_mean_tokens": true, "include_prompt": false})");
