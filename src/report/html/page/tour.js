@@ -15,38 +15,32 @@ const tourStops = [
   live.isModule && ["checks", "What must be true of these numbers, such as weights that sum to 1, and how far from it they may lie."],
 ];
 
-const tour = { note: undefined, shown: undefined };
-function leaveStop() {
-  tour.shown?.classList.remove("toured");
-  tour.shown = undefined;
-}
+const leaveStop = () => document.querySelector(".toured")?.classList.remove("toured");
 function endTour() {
-  if (!tour.note) return;
+  if (!byId("tour-note")) return;
   leaveStop();
-  tour.note.remove();
-  tour.note = undefined;
+  byId("tour-note").remove();
   byId("tour").focus({ preventScroll: true });
 }
 
 function tourStop(stops, at) {
   const [id, says] = stops[at], part = byId(id), go = (to) => (to === stops.length ? endTour() : to >= 0 && tourStop(stops, to));
+  const shown = part.matches("input") ? part.closest(".controls") : part, note = byId("tour-note");
   leaveStop();
-  tour.shown = part.matches("input") ? part.closest(".controls") : part;
   if (part.matches("details")) part.open = true;
-  tour.shown.classList.add("toured");
-  tour.shown.scrollIntoView({ block: tour.shown.offsetHeight > innerHeight / 2 ? "start" : "center" });
+  shown.classList.add("toured");
+  shown.scrollIntoView({ block: shown.offsetHeight > innerHeight / 2 ? "start" : "center" });
   const next = button("tour-next", at + 1 < stops.length ? "Next" : "Done", () => go(at + 1));
-  fill(tour.note, element("p", { id: "tour-says" }, element("strong", {}, `${at + 1} of ${stops.length} `), says),
+  fill(note, element("p", { id: "tour-says" }, element("strong", {}, `${at + 1} of ${stops.length} `), says),
     controls(next, button("tour-back", "Back", () => go(at - 1), { disabled: at === 0 }), button("tour-end", "End the tour", endTour)));
   const keys = { Escape: endTour, ArrowRight: () => at + 1 < stops.length && go(at + 1), ArrowLeft: () => go(at - 1) };
-  tour.note.onkeydown = ({ key }) => { keys[key]?.(); };
+  note.onkeydown = ({ key }) => { keys[key]?.(); };
   next.focus({ preventScroll: true });
 }
 
 function startTour() {
   endTour();
-  tour.note = element("section", { id: "tour-note", role: "dialog", "aria-label": "Tour", "aria-describedby": "tour-says" });
-  document.body.append(tour.note);
+  document.body.append(element("section", { id: "tour-note", role: "dialog", "aria-label": "Tour", "aria-describedby": "tour-says" }));
   tourStop(tourStops.filter((stop) => stop && byId(stop[0])?.checkVisibility()), 0);
 }
 window.addEventListener("beforeprint", endTour);
