@@ -34,7 +34,7 @@ function products(names, terms, { bias, zero, unit = 0, ...more }) {
 // A row of a step times a column of a projection.
 function projected({ row, column }, of, letter, which, p, say) {
   if (!p || !of) return missing("The projection’s weights are not in this report.");
-  const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, of.at(0, row, i), p.at(i, column)]);
+  const terms = of.row(0, row).map((x, i) => [`${i + 1}`, x, p.at(i, column)]);
   return products(["dimension", letter, which], terms, { unit: config?.unit, bias: p.bias?.(column), say });
 }
 function ofInputs(which) {
@@ -70,7 +70,7 @@ function mapped({ block, step, head, row, column }) {
   if (!from || !report.kind?.recurrent) return missing();
   const x = from.at(head, row, column);
   if (report.module === "linear") return { say: "elu + 1: above 0 the number and 1, else exp of it. It is never negative.", ...(x > 0 ? { total: x + 1, written: `${minus(x)} + 1` } : { total: Math.exp(x), written: `exp(${minus(x)})` }) };
-  const silu = (y) => y / (1 + Math.exp(-y)), squares = Array.from({ length: step.columns }, (_, c) => silu(from.at(head, row, c)) ** 2).reduce((s, y) => s + y, 1e-6);
+  const silu = (y) => y / (1 + Math.exp(-y)), squares = from.row(head, row).reduce((sum, y) => sum + silu(y) ** 2, 1e-6);
   return { say: "silu, x / (1 + exp(−x)), and all numbers divided by their length.", total: silu(x) / Math.sqrt(squares), written: `silu(${minus(x)}) / ${format(Math.sqrt(squares))}` };
 }
 
@@ -85,7 +85,7 @@ const explanations = {
     const qs = rotated ?? asked ?? own, ks = block.step("rotated keys") ?? block.step("keys") ?? own;
     if (!qs || !ks) return missing("Queries and keys are not in this report.");
     const letters = rotated ? ["q′", "k′"] : asked ? ["q", "k"] : ["x", "x"];
-    const terms = Array.from({ length: qs.columns }, (_, c) => [`${c + 1}`, qs.at(head, query, c), ks.at(head, key, c)]);
+    const terms = qs.row(head, query).map((x, c) => [`${c + 1}`, x, ks.at(head, key, c)]);
     return products(["dimension", `${letters[0]}(${q})`, `${letters[1]}(${k})`], terms, { say: "How alike the query and the key point: their dot product." });
   },
 
@@ -115,9 +115,9 @@ const explanations = {
   normed: () => ({ say: "The context by its root mean square, times the norm’s weight; in gated-delta times silu(W_gate · x)." }),
 
   weights(a) {
-    const { block, step, head, query, key } = a, scores = block.softmaxInput();
+    const { block, head, query, key } = a, scores = block.softmaxInput();
     if (!scores) return weightAlone(a);
-    const row = Array.from({ length: step.columns }, (_, j) => scores.at(head, query, j));
+    const row = scores.row(head, query);
     const most = row.reduce((m, x) => (x > m || Number.isNaN(x) ? x : m), -Infinity);
     if (most === -Infinity) return { say: "No key may be seen: the weights are 0.", total: 0 };
     const sink = block.sinks?.[head], exps = row.map((x) => Math.exp(x - most));
@@ -139,7 +139,7 @@ const explanations = {
   context({ block, head, query, column }) {
     const values = block.step("values") ?? block.step("inputs"), weights = block.step("dropped") ?? block.step("weights");
     if (!values) return missing();
-    const some = weights.pooled ? topKeys(weights, head, query) : Array.from({ length: weights.columns }, (_, j) => ({ key: j, weight: weights.at(head, query, j) }));
+    const some = weights.pooled ? topKeys(weights, head, query) : weights.row(head, query).map((weight, key) => ({ key, weight }));
     return products(["key", "weight", symbols[values.name]], some.map(({ key, weight }) => [word(report.keyTokens[key]), weight, values.at(head, key, column)]),
       { masked: some.map(({ key }) => block.hides(head, query, key)), zero: true, say: weights.pooled ? `The ${some.length} largest weights of the row; values in 8 bits.` : "Every value, times how much the query looks at it." });
   },

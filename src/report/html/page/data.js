@@ -40,6 +40,7 @@ class Step {
     if (this.pooled) return pooledAt(this, head, row, column);
     return this.values[(this.planeOf(head) * this.rows + row) * this.columns + column];
   }
+  row(head, row) { return Array.from({ length: this.columns }, (_, column) => this.at(head, row, column)); }
   // One head's numbers, the same object each time: what is drawn from it is drawn once.
   matrix(head) {
     const at = this.planeOf(head);
@@ -54,6 +55,8 @@ class Step {
     return { rows: this.rows, columns: this.columns, values, masked, changed };
   }
 }
+
+const rowsOf = (values, columns) => Array.from({ length: values.length / columns }, (_, i) => values.subarray(i * columns, (i + 1) * columns));
 
 // A byte for each place, 1 where this holds. A loop, since Uint8Array.from() took 3 ms of an answer to what is typed.
 function whereThat(count, holds) {
@@ -87,7 +90,7 @@ function pooledAt(step, head, row, column) {
 }
 // The row's largest weights, exact, falling: all of them in an exact report.
 function topKeys(step, head, row) {
-  if (!step.pooled) return Array.from({ length: step.columns }, (_, key) => ({ key, weight: step.at(head, row, key) })).sort((a, b) => b.weight - a.weight);
+  if (!step.pooled) return step.row(head, row).map((weight, key) => ({ key, weight })).sort((a, b) => b.weight - a.weight);
   const { index, value } = pool(step), count = step.data.top, from = (head * step.rows + row) * count;
   return Array.from({ length: count }, (_, i) => ({ key: index[from + i], weight: value[from + i] })).filter(({ key }) => key !== 65535);
 }

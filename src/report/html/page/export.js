@@ -85,14 +85,14 @@ function csvOf(rows) {
   };
   return rows.map((row) => row.map(field).join(",") + "\r\n").join("");
 }
-const matrixRows = ({ matrix, rowLabels, columnLabels }) => [["", ...columnLabels],
-  ...Array.from({ length: matrix.rows }, (_, i) => [rowLabels[i] ?? "", ...matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns)])];
+const matrixRows = ({ matrix: { values, columns }, rowLabels, columnLabels }) =>
+  [["", ...columnLabels], ...rowsOf(values, columns).map((row, i) => [rowLabels[i] ?? "", ...row])];
 // A matrix as a table: all of it, or the selected row where it is large.
 function tableRows(view) {
   const { matrix, selected, rowLabels, columnLabels } = view, { rows, columns, values, factor = 1 } = matrix;
   if (rows * columns <= 2500 || selected?.row === undefined) return matrixRows(view);
-  const row = Math.floor(selected.row / factor);
-  return [["key", word(rowLabels[selected.row])], ...Array.from(values.subarray(row * columns, (row + 1) * columns), (x, j) => [columnLabels[j * factor], x])];
+  const row = rowsOf(values, columns)[Math.floor(selected.row / factor)];
+  return [["key", word(rowLabels[selected.row])], ...Array.from(row, (x, j) => [columnLabels[j * factor], x])];
 }
 
 const mostRows = 400;  // of a table on the page; a file has all

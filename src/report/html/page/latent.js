@@ -11,7 +11,6 @@ function ofNorm(name, values, { column }) {
     total: values[column] / root * times, written: `${minus(values[column])} / ${format(root)}${dot}${minus(times)}` };
 }
 
-const rowOf = (step, row) => step && Array.from({ length: step.columns }, (_, c) => step.at(0, row, c));
 // A row through a Linear.
 const through = (x, p) => x && p && ((_, c) => x.reduce((sum, y, i) => sum + y * p.at(i, c), p.bias?.(c) ?? 0));
 
@@ -22,9 +21,9 @@ function ofLatent(a, of, name, from, say) {
 
 Object.assign(explanations, {
   compressed: (a) => ofLatent(a, a.block.step("inputs"), "kv_a_proj_with_mqa", 0, "The row of x times a row of W_a: fewer numbers, of which all keys and values are made."),
-  latents: (a) => ofNorm("kv_a_layernorm", rowOf(a.block.step("compressed"), a.key), a),
+  latents: (a) => ofNorm("kv_a_layernorm", a.block.step("compressed")?.row(0, a.key), a),
   "query latents": (a) => {
-    const number = through(rowOf(a.block.step("inputs"), a.query), linear("q_a_proj"));
+    const number = through(a.block.step("inputs")?.row(0, a.query), linear("q_a_proj"));
     return ofNorm("q_a_layernorm", number && Array.from({ length: a.step.columns }, number), a);
   },
 }, sizes && {

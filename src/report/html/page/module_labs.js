@@ -2,7 +2,6 @@
 // projection against several.
 
 const canFollow = () => !report.kind.recurrent && report.module !== "average";
-const rowsOf = (values, columns) => Array.from({ length: values.length / columns }, (_, i) => values.subarray(i * columns, (i + 1) * columns));
 
 // ---- whether a changed word can be noticed before it -----------------------------------------------------------------
 // The outputs of a pass on these inputs, a row a word. A module without a mask of its own has the scores of later words changed.

@@ -3,7 +3,7 @@
 // The numbers of a step in code, or the name of a file with them where they are many.
 function inputLines(step, name, { few: [open, begin, end, close], many, ending }) {
   const number = (x) => (/[.e]/.test(exactly(x)) ? exactly(x) : `${exactly(x)}.0`) + ending;
-  const row = (_, i) => begin + Array.from({ length: step.columns }, (_, c) => number(step.at(0, i, c))).join(", ") + end;
+  const row = (_, i) => begin + step.row(0, i).map(number).join(", ") + end;
   const written = step?.exact && step.rows > 0 && step.rows * step.columns <= 96 && step.values.every(Number.isFinite);
   const lines = written ? [open, ...Array.from({ length: step.rows }, row), close] : [many];
   return lines.map((line) => line.replace("NAME", name).replace("NAME", name));
