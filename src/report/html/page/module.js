@@ -29,15 +29,13 @@ function withInputs(words, name) {
   if (!words || !changed.length) return words;
   const values = words.values.slice(), rows = words.tokens.length, columns = words.width;
   for (const edit of changed) {
-    const { row, column, value, head } = edit, isThere = row < rows && column < columns;
-    const wanted = `a number inside ${name}, ${rows} × ${columns}`;
-    expect(isThere && head === undefined && value !== undefined, wanted, JSON.stringify(edit));
+    const { row, column, value, head } = edit, isThere = row < rows && column < columns && head === undefined && value !== undefined;
+    expect(isThere, `a number inside ${name}, ${rows} × ${columns}`, JSON.stringify(edit));
     values[row * columns + column] = value === "-inf" ? -Infinity : value;
   }
   return { ...words, values };
 }
-const isOfInputs = ({ step }) => step === "inputs" || (step === "source" && live.given.source);
-const editsOfSteps = () => live.now.edits.filter((edit) => !isOfInputs(edit));
+const editsOfSteps = () => live.now.edits.filter(({ step }) => step !== "inputs" && !(step === "source" && live.given.source));
 
 const readText = (text, given) => (text === given.text ? given : { ...live.library.embed(text, given.width), width: given.width });
 

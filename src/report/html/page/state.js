@@ -43,8 +43,7 @@ function tidied(next) {
 function select(change) {
   const wanted = blocks[clamp(change.block ?? state.block, blocks.length)];
   if (wanted.packed) {
-    const whole = change;
-    wanted.open().then(() => select(whole), (error) => told(wanted, error));
+    wanted.open().then(select.bind(null, change), (error) => told(wanted, error));
     change = { ...change, block: blocks.indexOf(blocks[state.block].packed ? openBlock() : blocks[state.block]) };
   }
   Object.assign(state, tidied({ ...state, ...change }));
