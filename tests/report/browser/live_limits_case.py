@@ -61,6 +61,15 @@ class LiveLimits(LivePage):
         self.said(page, "typed('ab\\0cd')", r"expected a text without the character U\+0000")
         self.said(page, f"location.hash = {json.dumps(fragment(text=chr(97) + chr(0)))}", r"not taken over: .* U\+0000")
 
+    def test_a_module_reads_as_many_words_as_a_page_is_made_for(self):
+        page = self.open("multihead", "--text", "The cat sat", "--d-out", 4, "--live")
+        self.wait(page, "live.ready")
+        page.set("#live-text", "cat " * 128)
+        self.settled(page)
+        self.assertEqual(page.run("report.tokens.length"), 128)
+        self.said(page, "typed('cat '.repeat(129))", r"^\[page\] expected a text of at most 128 words; found 129$")
+        self.assertEqual(page.run("report.tokens.length"), 128)
+
     def test_addresses_of_what_is_not_there(self):
         page = self.live()
         self.said(page, f"location.hash = {json.dumps(fragment(ids=[TOO_MUCH, 66]))}", "not taken over: .*expected a list of ids")

@@ -37,7 +37,13 @@ function withInputs(words, name) {
 }
 const editsOfSteps = () => live.now.edits.filter(({ step }) => step !== "inputs" && !(step === "source" && live.given.source));
 
-const readText = (text, given) => (text === given.text ? given : { ...live.library.embed(text, given.width), width: given.width });
+const mostWords = 128;  // as a page is made for: more would keep it busy for long
+function readText(text, given) {
+  if (text === given.text) return given;
+  const read = live.library.embed(text, given.width);
+  expect(read.tokens.length <= mostWords, `a text of at most ${mostWords} words`, read.tokens.length);
+  return { ...read, width: given.width };
+}
 
 function moduleAnswer() {
   const { text, source: sourceText, options, weights } = live.now;
