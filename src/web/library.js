@@ -50,9 +50,9 @@ class Library {
   print(to, room, format, args) {
     const view = new DataView(this.memory.buffer);
     const take = (bytes) => { args = Math.ceil(args / bytes) * bytes + bytes; return args - bytes; };
-    const written = this.text(format).replace(/%0?(\d*)\.?(\*|\d*)(l*|z)([a-z])/gi, (all, width, digits, size, kind) => {
+    const written = this.text(format).replace(/%0?(\d*)\.?(\*|\d*)(l+|z|)([a-z])/gi, (all, width, digits, size, kind) => {
       if (digits === "*") digits = view.getInt32(take(4), true);
-      if (kind === "s") return this.text(take(4), digits || undefined);
+      if (kind === "s") return this.text(view.getUint32(take(4), true), digits === "" ? undefined : digits);
       const number = "fg".includes(kind) ? view.getFloat64(take(8), true) : size === "ll" ? view.getBigInt64(take(8), true) : kind === "d" ? view.getInt32(take(4), true) : view.getUint32(take(4), true);
       if (kind === "f") return number.toFixed(digits || 6);
       if (kind === "g") return String(Number(number.toPrecision(digits || 6)));

@@ -70,6 +70,18 @@ class LiveLimits(LivePage):
         self.said(page, "typed('cat '.repeat(129))", r"^\[page\] expected a text of at most 128 words; found 129$")
         self.assertEqual(page.run("report.tokens.length"), 128)
 
+    def test_numbers_in_a_message_are_printed_as_by_the_c_library(self):
+        page = self.live()
+        self.assertEqual(page.run("""(() => {
+          const library = new Library(live.code), to = library.exports.attn_new(400), at = library.exports.attn_new(400);
+          const view = new DataView(library.memory.buffer);
+          const put = (where, text) => new TextEncoder().encodeInto(text + "\\0", new Uint8Array(view.buffer, where));
+          put(at, "%.3g GB (%zu bytes) for %.*s"), put(at + 200, "numbers and more");
+          view.setFloat64(at + 104, 4.294967, true), view.setUint32(at + 112, 4294967295, true), view.setInt32(at + 116, 7, true);
+          view.setUint32(at + 120, at + 200, true);
+          return [library.print(to, 400, at, at + 104), library.text(to)];
+        })()"""), [38, "4.29 GB (4294967295 bytes) for numbers"])
+
     def test_addresses_of_what_is_not_there(self):
         page = self.live()
         self.said(page, f"location.hash = {json.dumps(fragment(ids=[TOO_MUCH, 66]))}", "not taken over: .*expected a list of ids")
