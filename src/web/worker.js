@@ -4,10 +4,18 @@ let code, opened, waiting, rest, chosen;
 const atOnce = 2e8;  // tokens times weights of passes that take a tenth of a second
 const mostScores = 2 ** 24;  // of a pass, all of which the page keeps, with the steps around them
 
+const isGguf = (weights) => weights[0] === 71 && weights[1] === 71;
+// Whether a safetensors file holds its config; the library says of one that cannot be read why.
+function hasConfig(weights) {
+  try {
+    const end = 8 + Number(new DataView(weights.buffer).getBigUint64(0, true));
+    return "config" in JSON.parse(new TextDecoder().decode(weights.subarray(8, end))).__metadata__;
+  } catch { return false; }
+}
+
 // A model has a library of its own, so that nothing stays of one that is refused, or that another takes the place of.
 function openModel({ weights, config, tokenizer, tokenizerConfig }) {
-  const library = new Library(code), gguf = weights[0] === 71 && weights[1] === 71;
-  const size = library.openModel(weights, config, gguf ? 3 : 0);
+  const library = new Library(code), gguf = isGguf(weights), size = library.openModel(weights, config, gguf ? 3 : 0);
   expect(gguf || tokenizer || size.vocab === 256, `a tokenizer.json beside a model of ${size.vocab} tokens`, "none; choose it together with the model");
   const tokens = library.openTokenizer(tokenizer, tokenizerConfig, gguf ? weights : new Uint8Array());
   expect(tokens <= size.vocab, `the tokenizer of a model of ${size.vocab} tokens`, `one of ${tokens}`);
@@ -47,16 +55,22 @@ function withSpecialTokens(config, map) {
 async function openFiles(files) {
   const left = [...files], take = (test) => { const at = left.findIndex(test); return at < 0 ? undefined : left.splice(at, 1)[0]; };
   const named = async (name) => (await take((file) => file.name === name)?.text()) ?? "";
-  const texts = { config: await named("config.json"), tokenizer: await named("tokenizer.json"), tokenizerConfig: await named("tokenizer_config.json") }, index = await named("model.safetensors.index.json");
-  const map = texts.tokenizer && await named("special_tokens_map.json");
-  if (map) texts.tokenizerConfig = withSpecialTokens(texts.tokenizerConfig || "{}", map);
-  const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), sharded = index && models.length > 1;
-  const file = sharded ? await inShards(models, index) : take(models.length ? isModel : () => left.length === 1);
-  expect(file && (models.length <= 1 || sharded), "a model in one file, safetensors or GGUF", models.map(({ name }) => name).join(" and ") || "none");
-  const other = left.find(({ name }) => name === "added_tokens.json");
-  expect(!other, "a tokenizer in a tokenizer.json alone", `${other?.name}; leave it out`);
-  expect(file.size < 2 ** 31, "a model of less than 2.1 GB", `${file.name} of ${(file.size / 1e9).toFixed(1)} GB`);
-  return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.filter((one) => !sharded || !models.includes(one)).map(({ name }) => name) };
+  const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), others = left.filter(({ name }) => !/\.json$/i.test(name));
+  const index = models.length > 1 && await named("model.safetensors.index.json"), only = models[0] ?? (others.length === 1 && others[0]);
+  expect(only && (models.length <= 1 || index), "a model in one file, safetensors or GGUF", models.map(({ name }) => name).join(" and ") || "none");
+  const file = index ? await inShards(models, index) : only, name = file.name;
+  for (const used of index ? models : [only]) take((one) => one === used);
+  expect(file.size < 2 ** 31, "a model of less than 2.1 GB", `${name} of ${(file.size / 1e9).toFixed(1)} GB`);
+  const weights = new Uint8Array(await file.arrayBuffer()), texts = {};
+  // A GGUF file has its config and its tokenizer in it.
+  if (!isGguf(weights)) Object.assign(texts, { config: hasConfig(weights) ? "" : await named("config.json"), tokenizer: await named("tokenizer.json") });
+  if (texts.tokenizer) {
+    texts.tokenizerConfig = await named("tokenizer_config.json");
+    const map = await named("special_tokens_map.json"), added = left.some((one) => one.name === "added_tokens.json");
+    if (map) texts.tokenizerConfig = withSpecialTokens(texts.tokenizerConfig || "{}", map);
+    expect(!added, "a tokenizer in a tokenizer.json alone", "added_tokens.json; leave it out");
+  }
+  return { ...openModel({ ...texts, weights }), name, left: left.map((one) => one.name) };
 }
 
 // The weights that a run has kept take the place of the model's, or its own again.

@@ -172,6 +172,24 @@ class LiveOwn(LivePage):
         self.assertIn("joined.gguf, a model from this computer: qwen2", page.text("#about"))
         self.compare(page, path, "Hello, 12 times")
 
+    def test_files_that_are_not_read_are_named(self):
+        folder, tokenizer = self.folder / "beside", (TOKENIZERS / "llama3.gguf").read_bytes()
+        folder.mkdir(exist_ok=True)
+        beside = {"tokenizer_config.json": "{}", "special_tokens_map.json": "{}", "model.safetensors.index.json": "{}", "config.json": '{"model_type": "bert"}'}
+        for name, text in beside.items():
+            (folder / name).write_text(text)
+        shutil.copy(TOKENIZERS / "smollm.json", folder / "tokenizer.json")
+        gguf, own = folder / "joined.gguf", self.trained("bytes", "--layers", 3, "--heads", 2, "--width", 16)
+        gguf.write_bytes(joined_gguf(GGUF.read_bytes(), tokenizer, 566))
+        page = self.live()
+        for model, names in {gguf: (*beside, "tokenizer.json"), own: beside}.items():
+            self.choose(page, model, *(folder / name for name in names))
+            self.settled(page)
+            self.assertEqual(page.text("#live-said"), "")
+            self.assertIn(f"{model.name}, a model from this computer", page.text("#about"))
+            told = page.text("#about").split("Not read: ")[1].split(".\n")[0]
+            self.assertEqual(set(told.split(", ")), set(names))
+
     def test_a_model_in_shards(self):
         folder = self.folder / "shards"
         shutil.copytree(MODELS / "qwen3", folder, dirs_exist_ok=True)
