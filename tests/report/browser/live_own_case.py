@@ -190,6 +190,16 @@ class LiveOwn(LivePage):
             told = page.text("#about").split("Not read: ")[1].split(".\n")[0]
             self.assertEqual(set(told.split(", ")), set(names))
 
+    def test_a_model_of_fewer_layers_and_heads_takes_the_place_of_one_with_more(self):
+        page = self.live()
+        page.run("select({ block: 3, head: 2, step: 'scaled', view: 'difference', other: 1, query: 11 })")
+        model = self.trained("one", "--layers", 1, "--heads", 1, "--width", 8)
+        self.choose(page, model)
+        self.settled(page)
+        self.assertEqual(page.text("#live-said"), "")
+        self.assertEqual(page.run("[state.block, state.head, state.other, state.query]"), [0, 0, 0, 11])
+        self.assertEqual(self.compare(page, model, "You may copy"), (1, 1))
+
     def test_a_model_in_shards(self):
         folder = self.folder / "shards"
         shutil.copytree(MODELS / "qwen3", folder, dirs_exist_ok=True)

@@ -40,8 +40,9 @@ function showAnswer(answer, base) {
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
   header(byId("about"));
+  Object.assign(state, tidied({ ...state, ...live.selected }));  // another model may have fewer layers
   drawPanels();
-  select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1), ...live.selected });
+  select({});
   live.selected = undefined;
   showEdits();
 }
