@@ -301,6 +301,11 @@ class LiveOwn(LivePage):
         self.settled(again)
         for what in ("report.tokens", "live.next", "live.now.edits"):
             self.assertEqual(again.run(what), page.run(what), what)
+        again.set("#live-text", "You may")
+        self.settled(again)
+        self.choose(again, model)  # the address was for the first time alone
+        self.settled(again)
+        self.assertEqual(again.run("[report.tokens.join(''), live.now.edits.length]"), ["You may", 0])
 
     def test_a_folder_is_told_to_be_one(self):
         page = self.live()

@@ -61,6 +61,7 @@ function begin() {
 }
 // The first address may say nothing, and then the page is as it was made.
 function restore(hash) {
+  live.waits = undefined;
   const wanted = new URLSearchParams(hash.slice(1)).get("model") ?? undefined, ofModel = (name) => (name === undefined ? "this page’s own" : word(name, 60));
   let change = {};
   try {
