@@ -103,6 +103,7 @@ function answer(model, asked) {
   const { library, size } = model, { number, text, ids, edits, block } = asked;
   let read = ids ? library.decode(ids) : library.encode(text), base;
   const cut = read.ids.length > size.context;
+  expect(ids || read.ids.length, "a text of at least one token", "none");
   // An encoder reads a text between tokens that stand at its ends.
   expect(!cut || size.writes, `at most ${size.context} tokens, as this model takes`, read.ids.length);
   if (cut) read = library.decode(read.ids.slice(-size.context));
@@ -163,6 +164,7 @@ function postNames({ number, names }) {
 function experiment({ number, turn, experiment: kind, other, ids, edits, at, goesOn }) {
   hold(opened, at);
   const { library, size } = opened, read = ids.slice(-size.context);
+  expect(kind !== "patching" || other, "a second text, of as many tokens", "none");
   const begun = () => (kind === "patching" ? library.patching(read, library.encode(other).ids, edits) : library[kind](read, edits));
   const found = goesOn ? library.goOn(Math.max(1, Math.floor(atOnce / read.length / size.weights))) : begun();
   postMessage({ number, turn, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });

@@ -200,7 +200,7 @@ class Live(LivePage):
         page = self.live()
         page.run("document.getElementById('live-text').value = ''; typed('')")
         self.wait(page, "document.getElementById('live-said').textContent !== ''")
-        self.assertRegex(page.text("#live-said"), "expected ids")
+        self.assertRegex(page.text("#live-said"), "expected a text of at least one token")
         self.type(page, "You")
         self.settled(page)
         self.assertEqual(page.run("report.tokens.join('')"), "You")

@@ -61,6 +61,11 @@ class LiveLimits(LivePage):
         self.said(page, "typed('ab\\0cd')", r"expected a text without the character U\+0000")
         self.said(page, f"location.hash = {json.dumps(fragment(text=chr(97) + chr(0)))}", r"not taken over: .* U\+0000")
 
+    def test_a_text_that_is_taken_away(self):
+        page = self.live()
+        self.said(page, "typed('')", r"^\[page\] expected a text of at least one token; found none$")
+        self.assertEqual(page.run("report.tokens.join('')"), TEXT)
+
     def test_a_module_reads_as_many_words_as_a_page_is_made_for(self):
         page = self.open("multihead", "--text", "The cat sat", "--d-out", 4, "--live")
         self.wait(page, "live.ready")

@@ -155,7 +155,7 @@ class LiveAddress(LivePage):
             "a half head": ({"edits": [{"layer": 0, "head": 0.5}]}, "expected a list of edits"),
             "ids": ({"ids": [1, -2]}, "expected a list of ids"),
             "long": ({"text": "a" * 10001}, "a text of at most 10000 characters; found 10001"),
-            "no text": ({"text": ""}, "expected ids"),
+            "no text": ({"text": ""}, "expected a text of at least one token"),
             "a model": ({"model": "other.gguf", "text": "x"}, "expected the model that is open, this page’s own; found other.gguf; open that one first"),
             "step": ({"edits": [{**number, "step": "h.0.attn.scroes"}]}, "did you mean h.0.attn.scores"),
             "place": ({"edits": [{**number, "row": 500}]}, "expected a place inside"),
