@@ -87,6 +87,19 @@ class LiveLimits(LivePage):
           return [library.print(to, 400, at, at + 104), library.text(to)];
         })()"""), [38, "4.29 GB (4294967295 bytes) for numbers"])
 
+    def test_a_long_text_is_read_on_a_telephone(self):
+        page = self.live(width=390)
+        long = TEXT + " it. You may copy" * 1000
+        page.set("#live-text", long)
+        self.settled(page)
+        self.assertEqual(page.run("document.querySelector('h1').textContent"), long[:2000] + "…")
+        self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 390)
+        page.click("#live-one")
+        self.settled(page)
+        box = "document.getElementById('live-text')"
+        self.assertGreater(page.run(f"{box}.clientHeight"), 150)  # several lines of it
+        self.assertLess(page.run(f"{box}.scrollHeight - {box}.clientHeight - {box}.scrollTop"), 2)  # the last of them, too
+
     def test_addresses_of_what_is_not_there(self):
         page = self.live()
         self.said(page, f"location.hash = {json.dumps(fragment(ids=[TOO_MUCH, 66]))}", "not taken over: .*expected a list of ids")

@@ -38,7 +38,7 @@ function showAnswer(answer, base) {
     snippets: altered() || live.file ? [] : live.snippets });  // code that anyone may run does not have what was changed here
   blocks.forEach((block, b) => renew(block, { askSpace: b === answer.shown ? undefined : askSpace, ...answer.blocks[b] }, base?.[b], headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head)));
   combined.clear();
-  document.querySelector("h1").textContent = answer.text;
+  document.querySelector("h1").textContent = answer.text.length > mostTitle ? `${answer.text.slice(0, mostTitle)}…` : answer.text;
   header(byId("about"));
   Object.assign(state, tidied({ ...state, ...live.selected }));  // another model may have fewer layers
   drawPanels();
@@ -46,6 +46,7 @@ function showAnswer(answer, base) {
   live.selected = undefined;
   showEdits();
 }
+const mostTitle = 2000;  // characters: a heading of megabytes is laid out for a minute at each answer
 const altered = ({ edits, at, options, weights } = live.now) => edits.length > 0 || at !== undefined || weights.length > 0 || Object.keys(options).length > 0;
 
 // ---- what is asked ---------------------------------------------------------------------------------------------------
@@ -85,7 +86,9 @@ function proceed({ id, token: text } = {}) {
   live.drawn = {};
   const ids = [...live.ids, id], edits = headsOff();
   ask({ text: live.now.text + text, ids, edits }, undefined, { ahead: live.going && !edits.length && ids.length * live.size.weights > live.mostAtOnce });
-  byId("live-text").value = live.now.text;
+  const box = byId("live-text");
+  box.value = live.now.text;
+  box.scrollTop = box.scrollHeight;  // what was written last is seen
 }
 
 const samePlace = (a, b) => ["layer", "step", "head", "row", "column"].every((name) => a[name] === b[name]);
