@@ -87,6 +87,26 @@ class LiveLimits(LivePage):
           return [library.print(to, 400, at, at + 104), library.text(to)];
         })()"""), [38, "4.29 GB (4294967295 bytes) for numbers"])
 
+    def test_what_was_unfolded_stays_so_and_the_focus_is_not_lost(self):
+        page = self.live("You may, you may, you may")
+        folds = ("#about details", "#naming")
+        page.run(f"for (const one of {json.dumps(folds)}) document.querySelector(one).open = true; document.querySelector('#about summary').focus(); typed('You may copy'); 0")
+        self.settled(page)
+        self.wait(page, "report.health.length > 3")  # the head is made anew once more
+        self.assertEqual(page.run(f"{json.dumps(folds)}.map((one) => document.querySelector(one).open)"), [True, True])
+        self.assertTrue(page.run("document.activeElement.matches('#about summary')"))
+        for layer in range(2):
+            page.run(f"select({{ block: {layer} }})")
+            page.click("#edit-head")
+            self.settled(page)
+        page.run("document.querySelector('#live-edits button').focus()")
+        page.key("Enter")
+        self.settled(page)
+        self.assertIn("layer 2", page.run("document.activeElement.textContent"))
+        page.key("Enter")
+        self.settled(page)
+        self.assertNotEqual(page.run("document.activeElement.tagName"), "BODY")
+
     def test_a_long_text_is_read_on_a_telephone(self):
         page = self.live(width=390)
         long = TEXT + " it. You may copy" * 1000

@@ -74,8 +74,11 @@ function header(host) {
   }
   const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" "))), said = notes.map((note) => element("p", { class: "note" }, note));
   const failed = report.health.filter(({ holds }) => !holds), fails = failed.length > 0, checked = verdict(failed);
-  if (severalLayers()) fill(host, said, fails && checked, element("details", {}, element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), !fails && checked));
+  const open = host.querySelector("details")?.open, restoreFocus = focusPlace();  // each answer makes it anew
+  if (severalLayers()) fill(host, said, fails && checked, element("details", { open },
+    element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), !fails && checked));
   else fill(host, intro, randomNote(), said, facts(), checked);
+  restoreFocus();
   const more = !byId("engine") && (report.kind || report.repeated > 0);
   fill(byId("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,
     more && [" ", element("code", {}, "attn report --live"), " makes a page that computes: type in it, change its numbers, and try its labs."]);

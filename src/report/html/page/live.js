@@ -165,9 +165,10 @@ function livePanel(...more) {
 }
 
 function showEdits() {
-  const { edits } = live.now;
+  const { edits } = live.now, restoreFocus = focusPlace();
   fill(byId("live-edits"), edits.map((edit) => button(null, `${labelOf(edit)} ×`, () => ask({ edits: without(edit) }), { title: "Take back" })),
     altered() && button("edit-none", "Take all back", reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
+  restoreFocus();
 }
 function reset() {
   ask({ edits: [], options: {}, weights: [] });

@@ -16,9 +16,9 @@ header(byId("about"));
 byId("panels").hidden = false;
 const labs = [];  // of a page that computes, once the library is there: [id, title, build]
 
-// Makes a host's panels anew. Those that were unfolded stay so.
+// Makes a host's panels anew. What was unfolded and has an id stays so.
 function renewed(host, build) {
-  const unfolded = Array.from(host.querySelectorAll("details.panel[open]"), ({ id }) => id);
+  const unfolded = Array.from(host.querySelectorAll("details[id][open]"), ({ id }) => id);
   listeners.get(host).length = 0;
   host.replaceChildren();
   building = { host };

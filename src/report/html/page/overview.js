@@ -64,7 +64,8 @@ function overviewPanel(host) {
 function namesPanel(host) {
   if (!severalLayers() && !report.repeated) return;
   const named = report.repeated ? kindList : [];
-  fill(host, report.repeated > 0 && element("details", {}, element("summary", {}, "How heads are named"), named.map(([, { name, means }]) => quiet(element("strong", {}, name), `: ${say(means)}.`)),
+  fill(host, report.repeated > 0 && element("details", { id: "naming" },
+    element("summary", {}, "How heads are named"), named.map(([, { name, means }]) => quiet(element("strong", {}, name), `: ${say(means)}.`)),
     quiet(say(`The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(report.named, 1)} or more.`))),
   exports({ name: () => "overview", title: () => "The map of heads", svg: overviewSvg,
     csv: () => [["layer", "head", "name", ...named.map(([, { name }]) => name)], ...allHeads().map(({ b, head, kinds }) => [layerNumber(b), head + 1, kindOf(kinds).kind ?? "", ...named.map(([kind]) => kinds[kind])])] }));
