@@ -27,7 +27,7 @@ function explanation() {
     return [asks, `A query is made of each word (what it looks for). Its keys (what it offers) and values (what it gives) are made of a latent, ${block.step("latents").columns} numbers for all heads.`,
       sizes && `So a cache keeps ${kept} numbers of a word, where these keys and values are ${all}.`, "The dot product of a query and a key is their score.", ...end];
   }
-  return [report.unit === "byte" && "This model reads bytes, so that each byte is a token.", asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
+  return [report.unit === "byte" && "This model reads its text byte by byte.", asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
 }
 
 // Weights that nobody trained: what their pattern does not say.
