@@ -87,6 +87,28 @@ struct StepsOptions {
 // way. Throws Error as report() does, and for an item, layer or head that is not there.
 std::string steps(const Trace& trace, const StepsOptions& options = {});
 
+// ---- any of these, of a trace ---------------------------------------------------------------
+
+// A Choice says what is drawn of a recorded pass, and how.
+struct Choice {
+  // heatmap, heads, lines, space (words as points), arrows (as vectors) or steps (every step as a strip).
+  // "": heads where there are several and none is chosen, else heatmap.
+  std::string figure;
+  std::string step;   // "": weights; of space and arrows, inputs, and contexts of as many numbers beside them
+  std::string title;  // "": the layer and the head, counted from 1, where there are several
+  std::vector<std::string> tokens, key_tokens;  // one a query, one a key; no key_tokens: the queries'
+  std::int64_t item = 0;                        // of a batch, from 0
+  std::optional<std::int64_t> layer, head;      // from 0; none: all of them for heads, else the first
+  Scale scale = Scale::automatic;
+  Colours colours = Colours::viridis;
+  std::optional<std::int64_t> query;  // lines: those of this row alone, from 0
+};
+
+// What `attn plot` and attn.plot() draw. Throws Error as report() does; (argument) for a figure, step, layer, head or
+// item that is not there, and for a choice that the figure would not use; (shape) as the functions above, and for heads
+// of several layers that differ in number.
+std::string draw(const Trace& trace, const Choice& choice = {});
+
 // ---- lines over steps: loss curves ------------------------------------------------------
 
 struct Series {

@@ -47,7 +47,7 @@ class Figure(Drawn):
 
 def plot(
     what: Module | LanguageModel | Encoder | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
-    figure: str = "", step: str = "weights", tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (),
+    figure: str = "", step: str = "", tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (),
     key_tokens: Sequence[str] = (), title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
     scale: str = "auto", colours: str = "viridis",
 ) -> Figure:  # fmt: skip
@@ -63,7 +63,7 @@ def plot(
         source: CrossAttention's second input; of a model, its tokenizer.
         figure: "heatmap", "heads", "lines", "space" (words as points in 3-D), "arrows" (as vectors) or "steps" (every
             step as a strip). Default: heads where there are several and none is chosen, else a heatmap.
-        step: which step is drawn: "weights", "scores", "queries", …
+        step: which step is drawn: "weights", "scores", "queries", … Default: weights; of space and arrows, the inputs.
         tokenizer: of a Hugging Face model.
         tokens: a word for each query.
         key_tokens: a word for each key, where they are not the queries'.
@@ -76,7 +76,8 @@ def plot(
         colours: "viridis", "cividis" or "grey".
 
     Raises:
-        ValueError, TypeError: as report().
+        ValueError, TypeError: as report(); for an argument that the figure would not use; and for heads of several
+            layers that differ in number, where no layer is chosen.
     """
     module, inputs, second = module_and_input("plot", what, x, source)
     words, key_words = words_of("plot", tokens, key_tokens, *((x, source) if module else (None, None)))

@@ -126,7 +126,8 @@ def test_scores_hide_their_future_too():
     x = rng.standard_normal((4, 6)).astype(np.float32)
     for step in ("scores", "scaled", "masked", "weights"):
         shown = str(attn.plot(module, x, step=step, tokens=WORDS))
-        assert shown.count(": masked</title>") == 6, step
+        told = "-inf" if step == "masked" else "masked"  # of masked scores, -inf is the number itself
+        assert shown.count(f": {told}</title>") == 6, step
 
 
 def test_the_title_says_which_layer_and_head():
@@ -198,6 +199,17 @@ def test_every_figure_of_a_module(tmp_path):
     with pytest.raises(ValueError, match=r"ends in \.svg"):
         attn.plot(module, x).save(tmp_path / "picture.pdf")
     assert list(tmp_path.iterdir()) == [tmp_path / "queries.svg"]
+
+
+@pytest.mark.parametrize("figure, name, value", [
+    ("steps", "step", "queries"), ("steps", "scale", "row"), ("space", "scale", "log"), ("arrows", "colours", "grey"),
+    ("lines", "colours", "grey"), ("heads", "head", 1),
+])  # fmt: skip
+def test_an_argument_that_a_figure_would_pass_over(figure, name, value):
+    module, x = attn.MultiHeadAttention(6, 4, 8, 0.0, 2), rng.standard_normal((4, 6)).astype(np.float32)
+    with pytest.raises(ValueError, match=rf'arguments that the figure "{figure}" uses; found {name}'):
+        attn.plot(module, x, figure=figure, **{name: value})
+    assert str(attn.plot(module, x, figure="steps", colours="grey")) != str(attn.plot(module, x, figure="steps"))
 
 
 def test_layers_of_different_numbers_of_heads():

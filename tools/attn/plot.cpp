@@ -39,54 +39,9 @@ struct PlotFlags {
   std::optional<std::int64_t> query;  // counted from 1
 };
 
-using report_page::Block;
-using report_page::Blocks;
-
-std::string heads_figure(const Blocks& blocks, const Block& block, const PlotFlags& flags,
-                         const figure::Options& options, bool layer_given) {
-  if (blocks.blocks.size() == 1 || layer_given) return figure::heads(chosen_step(block, flags.choice), options);
-  std::vector<Tensor> layers;
-  for (const Block& b : blocks.blocks) layers.push_back(chosen_step(b, flags.choice));
-  return figure::heads(stack(layers), options);
-}
-
-// The title: --title, or else the layer and the head that are drawn, where there are several.
-std::string title_of(const Blocks& blocks, const Block& block, const PlotFlags& flags, bool all_heads) {
-  if (!flags.title.empty()) return flags.title;
-  if (all_heads && !flags.choice.head) return report_page::place_of(blocks, block, {});
-  return report_page::place_of(blocks, block, flags.choice.head.value_or(1) - 1);
-}
-
-// Words as vectors: the inputs, and beside them the contexts where they have as many dimensions; or the step asked for.
-std::string space_figure(const Pictures& pictures, const Blocks& blocks, const Block& block, const PlotFlags& flags,
-                         bool step_given) {
-  std::vector<figure::Points> sets;
-  bool of_a_head = false;
-  const auto add = [&](const std::string& step) {
-    ChoiceFlags choice = flags.choice;
-    choice.step = step;
-    const Tensor all = chosen_step(block, choice);
-    const bool one = all.size(0) == 1;  // inputs have no heads
-    of_a_head = of_a_head || !one;
-    sets.push_back(
-        {step, one ? all.select(0, 0) : chosen_head(all, choice), options_for(pictures, block, choice).tokens});
-  };
-  if (step_given) {
-    add(flags.choice.step);
-  } else {
-    add("inputs");
-    const Tensor* context = block.find("context");
-    if (context != nullptr && context->size(-1) == sets[0].vectors.size(1)) add("context");
-  }
-  return figure::space(sets, {.title = title_of(blocks, block, flags, !of_a_head), .arrows = flags.figure == "arrows"});
-}
-
 // Throws Error (argument) for a flag that the figure would ignore.
 void require_used_flags(const Verb& verb, const std::string& figure, const std::string& scale) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 14> unused{{{"steps", "--step"},
-                                                                                  {"steps", "--query"},
-                                                                                  {"space", "--query"},
-                                                                                  {"arrows", "--query"},
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> unused{{{"steps", "--step"},
                                                                                   {"steps", "--log"},
                                                                                   {"steps", "--colour-scale"},
                                                                                   {"space", "--colour-scale"},
@@ -101,41 +56,32 @@ void require_used_flags(const Verb& verb, const std::string& figure, const std::
     if (name != figure || !verb.given(flag)) continue;
     refuse("attn plot", formatted("flags that --figure {} uses", figure), flag);
   }
+  if (verb.given("--query") && figure != "lines") {
+    refuse("--query", "--figure lines beside it", figure.empty() ? "no --figure" : "--figure " + figure);
+  }
   if (figure == "lines" && scale == "diverging") {
     refuse("--colour-scale", "auto, linear, row or log, which --figure lines uses", scale);
   }
 }
 
+// Throws Error, in the flags' words, for what is not there.
+void require_there(const Verb& verb, const PlotFlags& flags, const Pictures& pictures) {
+  const report_page::Blocks blocks = arranged(pictures, flags.pictures.item);
+  ChoiceFlags choice = flags.choice;
+  if (!verb.given("--step") && (flags.figure == "space" || flags.figure == "arrows")) choice.step = "inputs";
+  const Tensor step = chosen_step(chosen_layer(blocks, choice), choice);
+  chosen_head(step, choice);
+  if (flags.query) require_index("--query", *flags.query, step.size(1));
+}
+
 std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pictures) {
-  const Blocks blocks = arranged(pictures, flags.pictures.item);
-  const Block& block = chosen_layer(blocks, flags.choice);
-  const auto given = [&](const char* flag) { return verb.given(flag); };
-  if (flags.figure == "space" || flags.figure == "arrows") {
-    return space_figure(pictures, blocks, block, flags, given("--step"));
-  }
-  if (flags.figure == "steps") {
-    return figure::steps(pictures.steps, {.title = title_of(blocks, block, flags, false),
-                                          .tokens = pictures.tokens,
-                                          .item = flags.pictures.item - 1,
-                                          .layer = flags.choice.layer - 1,
-                                          .head = flags.choice.head.value_or(1) - 1,
-                                          .colours = colours_named(flags.choice.colours)});
-  }
-  const Tensor step = chosen_step(block, flags.choice);
-  figure::Options options = options_for(pictures, block, flags.choice);
-  std::string kind = flags.figure;
-  const bool several = step.size(0) > 1 || (blocks.blocks.size() > 1 && !given("--layer"));
-  if (kind.empty()) kind = several && !flags.choice.head ? "heads" : "heatmap";
-  const bool all_layers = kind == "heads" && !given("--layer");
-  options.title = all_layers ? flags.title : title_of(blocks, block, flags, kind != "heatmap");
-  if (flags.query) {
-    if (kind != "lines") refuse("--query", "--figure lines beside it", "--figure " + kind);
-    require_index("--query", *flags.query, step.size(1));
-    options.query = *flags.query - 1;
-  }
-  if (kind == "heads") return heads_figure(blocks, block, flags, options, given("--layer"));
-  if (kind == "lines") return figure::lines(flags.choice.head ? chosen_head(step, flags.choice) : step, options);
-  return figure::heatmap(chosen_head(step, flags.choice), options);
+  require_there(verb, flags, pictures);
+  figure::Choice choice = choice_of(pictures, flags.choice);
+  choice.figure = flags.figure, choice.title = flags.title, choice.item = flags.pictures.item - 1;
+  if (!verb.given("--step")) choice.step.clear();
+  if (verb.given("--layer")) choice.layer = flags.choice.layer - 1;
+  if (flags.query) choice.query = *flags.query - 1;
+  return figure::draw(pictures.steps, choice);
 }
 
 void plot(const Verb& verb, const PlotFlags& flags) {

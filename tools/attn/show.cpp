@@ -14,6 +14,7 @@
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "report/figure/draw.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -88,7 +89,7 @@ void show(const Verb& verb, const ShowFlags& flags) {
   const report_page::Block& block = chosen_layer(blocks, flags.choice);
   const Tensor step = chosen_step(block, flags.choice);
   const Tensor matrix = chosen_head(step, flags.choice);
-  const figure::Options options = options_for(pictures, block, flags.choice);
+  const figure::Options options = figure::options_of(block, choice_of(pictures, flags.choice));
   if (flags.json) return write_stdout(dump(report(pictures, blocks, flags, step, options)));
 
   const Style style = Style::of_stdout(flags.color);

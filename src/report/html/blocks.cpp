@@ -13,7 +13,7 @@
 namespace attn::report_page {
 namespace {
 
-constexpr const char* kOp = "report";
+constexpr const char* kOp = "steps";
 
 [[noreturn]] void refuse(std::string_view expected, std::string_view found, std::string_view hint = {}) {
   throw Error(Error::Kind::shape, kOp, expected, found, hint);

@@ -79,24 +79,14 @@ Tensor chosen_head(const Tensor& step, const ChoiceFlags& flags) {
   return step.select(0, head - 1);
 }
 
-figure::Options options_for(const Pictures& pictures, const report_page::Block& block, const ChoiceFlags& flags) {
-  figure::Options options;
-  const Step& known = *find_step(flags.step);  // chosen_step() has found it
-  const bool pairs = known.pairs(), of_keys = known.of_keys;
-  options.tokens = of_keys ? pictures.key_tokens : pictures.tokens;
-  options.rows = of_keys ? "keys" : pairs ? "queries" : "tokens";
-  options.columns = pairs ? "keys" : "dimensions";
-  options.values = flags.step == "weights" ? "weight" : flags.step;
-  options.scale = flags.log ? figure::Scale::log : scale_named(flags.scale);
-  options.colours = colours_named(flags.colours);
-  if (pairs) options.key_tokens = pictures.key_tokens;
-  if (pairs && flags.step != "masked") options.keep = block.keep_in_any_head();
-  // Dimensions have numbers, not the tokens' names, also where there are as many.
-  const Tensor* step = block.find(flags.step);
-  for (std::int64_t d = 0; !pairs && step != nullptr && d < step->size(-1); ++d) {
-    options.key_tokens.push_back(std::to_string(d + 1));
-  }
-  return options;
+figure::Choice choice_of(const Pictures& pictures, const ChoiceFlags& flags) {
+  figure::Choice choice;
+  choice.step = flags.step;
+  choice.tokens = pictures.tokens, choice.key_tokens = pictures.key_tokens;
+  if (flags.head) choice.head = *flags.head - 1;
+  choice.scale = flags.log ? figure::Scale::log : scale_named(flags.scale);
+  choice.colours = colours_named(flags.colours);
+  return choice;
 }
 
 figure::Colours colours_named(const std::string& name) {

@@ -37,8 +37,8 @@ Tensor chosen_step(const report_page::Block& block, const ChoiceFlags& flags);
 // One head of it, (rows, columns): the chosen one, or the first.
 Tensor chosen_head(const Tensor& step, const ChoiceFlags& flags);
 
-// Labels, mask, names, scale and colours for the chosen step. The mask is where "masked" holds -inf.
-figure::Options options_for(const Pictures& pictures, const report_page::Block& block, const ChoiceFlags& flags);
+// The flags as the library's choice, which counts from 0.
+figure::Choice choice_of(const Pictures& pictures, const ChoiceFlags& flags);
 figure::Colours colours_named(const std::string& name);
 
 }  // namespace attn::tool
