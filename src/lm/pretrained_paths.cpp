@@ -112,8 +112,20 @@ LanguageModelConfig config_beside(const fs::path& path) {
                   : "name the folder of the model, or a file that attn train wrote");
 }
 
+// A safetensors file begins with the length of its header, which is JSON.
+void require_safetensors(const fs::path& path) {
+  const io::RandomAccessFile file(path, kLoadModel);
+  std::array<std::byte, 9> start{};
+  if (file.size() < start.size()) return;  // its own error says where it ends
+  file.read(0, start);
+  if (start.back() == std::byte{'{'}) return;
+  throw Error(Error::Kind::file, kLoadModel, "a model: a folder, a safetensors or a GGUF file",
+              "something else in " + io::source_name(path));
+}
+
 // A file that may be moved alone has its config in its metadata. Without one it is config.json's beside it.
 PretrainedFiles open_file(const fs::path& path) {
+  require_safetensors(path);
   return open_one(std::make_shared<const io::SafetensorsFile>(path), [&] { return config_beside(path); });
 }
 

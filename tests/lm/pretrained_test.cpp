@@ -348,6 +348,15 @@ TEST(PretrainedMistakes, OfTheFiles) {
   }
 }
 
+TEST(PretrainedMistakes, OfAFileThatIsNoModel) {
+  const Folder folder;
+  for (const char* content : {"# A document of some words", "\x80\x02}q\x01(X\x05weights"}) {
+    write(folder / "notes", content);
+    expect_error(Kind::file, {"a folder, a safetensors or a GGUF file", "notes"},
+                 [&] { open_pretrained(folder / "notes"); });
+  }
+}
+
 TEST(PretrainedMistakes, OfTheTensors) {
   const std::string up = "model.layers.1.mlp.up_proj.weight";
   const auto with = [](const std::function<void(io::NamedTensors&)>& change) {
