@@ -145,7 +145,7 @@ class ForwardChunks {
 
   void load_chunk(std::int64_t t, int tokens) {
     t_ = t, tokens_ = tokens;
-    decays();
+    head_decays(p_, t, tokens, kept_, before_, after_);
     const void* keys[kChunk];
     for (int i = 0; i < kChunk; ++i) {
       keys[i] = i < tokens ? token(p_.k, p_.element, t + i) : nullptr;
@@ -166,18 +166,6 @@ class ForwardChunks {
                                                nothing, waiting);
     waiting.finish();
     keep_earlier();
-  }
-
-  // exp(decay) of each token, and its products up to a token and behind it.
-  void decays() {
-    for (int i = 0; i < kChunk; ++i) kept_[i] = p_.decay && i < tokens_ ? p_.decay[(t_ + i) * p_.decay_step] : 0;
-    for (int i = 0; i < kChunk; i += kLanes) store(kept_ + i, exp_decay(load(kept_ + i)));
-    float before = 1, after = 1;
-    for (int i = 0; i < kChunk; ++i) {
-      before_[i] = before *= kept_[i];
-      after_[kChunk - 1 - i] = after;
-      after *= kept_[kChunk - 1 - i];
-    }
   }
 
   // owed_: −(k_i · k_j) E_ij for j < i, and behind it scale (q_i · k_j) E_ij for j <= i, else 0, chosen and not

@@ -141,6 +141,20 @@ inline void keep_lower(const Matrix m, const Matrix e, bool by_head, bool strict
   }
 }
 
+// exp(decay) of each of `tokens` tokens from t on, where decays are by head, and its products up to a token and behind
+// it: kChunk numbers each. Of a chunk that ends earlier, later ones are 1.
+inline void head_decays(const Recurrence& p, std::int64_t t, std::int64_t tokens, float* kept, float* before,
+                        float* after) {
+  for (std::int64_t i = 0; i < kChunk; ++i) kept[i] = p.decay && i < tokens ? p.decay[(t + i) * p.decay_step] : 0;
+  for (std::int64_t i = 0; i < kChunk; i += kLanes) store(kept + i, exp_decay(load(kept + i)));
+  float up_to = 1, behind = 1;
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    before[i] = up_to *= kept[i];
+    after[kChunk - 1 - i] = behind;
+    behind *= kept[kChunk - 1 - i];
+  }
+}
+
 // The inputs of a chunk, and what follows from them without a state. Queries and keys lie one after the other, and so
 // does what is made of each: one product serves both.
 class Chunk {
@@ -225,17 +239,7 @@ class Chunk {
     widen_token(from, p_.element, t + least_of(i, tokens - 1), 0, i < tokens ? n : 0, to.width, to.row(i));
   }
 
-  void decays_by_head() {
-    for (std::int64_t i = 0; i < kChunk; ++i)
-      kept.data[i] = p_.decay && i < tokens ? p_.decay[(t + i) * p_.decay_step] : 0;
-    for (std::int64_t i = 0; i < kChunk; i += kLanes) store(kept.data + i, exp_decay(load(kept.data + i)));
-    float before = 1, after = 1;
-    for (std::int64_t i = 0; i < kChunk; ++i) {
-      kept_before.data[i] = before *= kept.data[i];
-      kept_after.data[kChunk - 1 - i] = after;
-      after *= kept.data[kChunk - 1 - i];
-    }
-  }
+  void decays_by_head() { head_decays(p_, t, tokens, kept.data, kept_before.data, kept_after.data); }
 
   void decays_by_channel() {
     for (std::int64_t d = 0; d < k_width; d += kLanes) {
