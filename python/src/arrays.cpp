@@ -190,7 +190,7 @@ Array read(nb::handle given, const char* op, const char* what, Framework from) {
   Array result;
   if (!is_ndarray(object) && nb::hasattr(object, "harden_mask")) {
     throw Error(Kind::dtype, op, std::string(what) + " without a mask of its own", "numpy.ma.MaskedArray",
-                "pass its .data or .filled(0), and the mask as attn_mask");
+                "pass its .data or .filled(0); attention takes a mask as attn_mask");
   }
   object = handed_out(object);
   if (!object.is_none() && nb::try_cast(object, result.keep, false)) {
