@@ -108,7 +108,7 @@ def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> A
 
 def unmasked(values: Any, what: str, op: str) -> Any:
     """The values themselves, unless they are of numpy.ma, whose own mask a conversion would lose."""
-    if type(values).__module__.startswith("numpy.ma"):
+    if hasattr(values, "harden_mask"):  # which torch.compile can trace, too
         raise TypeError(
             f"[{op}] expected {what} without a mask of its own; found numpy.ma.MaskedArray; pass its .data or .filled(0)"
         )
