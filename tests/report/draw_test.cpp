@@ -1,4 +1,6 @@
 // Any figure of a trace: each is the one that its own function draws, or is refused by name.
+#include <cmath>
+
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "core/testing.hpp"
@@ -52,6 +54,21 @@ TEST(Draw, IsWhatTheFiguresFunctionDraws) {
   const std::vector<fig::Points> inputs{{"inputs", trace["layers.0.inputs"], words}};
   EXPECT_EQ(fig::draw(trace, {.figure = "space", .tokens = words}),
             fig::space(inputs, {.title = "layer 1", .arrows = false}));
+}
+
+TEST(Draw, HidesWhatIsMaskedAndNamesKeysByTheirOwnTokens) {
+  Trace trace;
+  trace.record("keys", Tensor::of({{1, 2}, {3, 4}}));
+  trace.record("scores", Tensor::of({{1, 2}, {3, 4}}));
+  trace.record("masked", Tensor::of({{1, -INFINITY}, {3, 4}}));
+  trace.record("weights", Tensor::of({{1, 0}, {0.25f, 0.75f}}));
+  const std::vector<std::string> words{"a", "b"}, others{"c", "d"};
+  const auto drawn = [&](const char* step) {
+    return fig::draw(trace, {.step = step, .tokens = words, .key_tokens = others});
+  };
+  EXPECT_THAT(drawn("scores"), testing::HasSubstr("a → d: masked</title>"));
+  EXPECT_THAT(drawn("masked"), testing::HasSubstr("a → d: -inf</title>"));
+  EXPECT_THAT(drawn("keys"), testing::AllOf(testing::HasSubstr(">c<"), testing::Not(testing::HasSubstr(">a<"))));
 }
 
 TEST(Draw, RefusesWhatIsNotThere) {
