@@ -6,262 +6,115 @@ namespace attn::text {
 std::span<const std::uint64_t> property_sets() {
   // clang-format off
   static constexpr std::uint64_t table[] = {
-    0x0, 0x1000, 0x2000, 0x4000, 0x20000, 0x40000, 0x80000, 0x100000, 0x200000, 0x4000000, 0x10000000, 0x20400000,
-    0x20800000, 0x21000000, 0x22000000, 0x80020000, 0x80200000, 0x100000400, 0x110000000, 0x140000400, 0x200001000,
-    0x200002000, 0x200004000, 0x200008000, 0x200010000, 0x200020000, 0x200040000, 0x200080000, 0x200100000, 0x200200000,
-    0x440000001, 0x440000002, 0x440000004, 0x440000008, 0x440000010, 0x440000020, 0x440000040, 0x440200000, 0x4c0000008,
-    0x4c0000010, 0x4c0000040, 0x540000100, 0x540000200, 0x5c0000200, 0x640000020, 0x640000800, 0x800200000, 0x802000000,
-    0x804000000, 0x808000000, 0x822000000, 0xc04000000, 0x2440000010, 0x2440000020, 0x2440000040, 0x2440000080,
-    0x3440000020, 0x3440000040,
+    0x10000000, 0x440000002, 0x440000001, 0x440000010, 0x3440000020, 0x200000, 0x200020000, 0x2440000040, 0x440000020,
+    0x200002000, 0x200004000, 0x440000008, 0x540000100, 0x100000400, 0x40000, 0x20000, 0x440000040, 0x100000,
+    0x2440000020, 0x80000, 0x804000000, 0x200001000, 0x4c0000010, 0x200008000, 0x200010000, 0x440000004, 0x540000200,
+    0x20400000, 0x640000800, 0x2440000080, 0x2000, 0x4000, 0x4000000, 0x200040000, 0x440200000, 0x802000000, 0x1000,
+    0x80200000, 0x140000400, 0x4c0000008, 0x5c0000200, 0x808000000, 0x22000000, 0x110000000, 0x200100000, 0x822000000,
+    0x3440000040, 0x0, 0x20800000, 0x21000000, 0x80020000, 0x200080000, 0x200200000, 0x4c0000040, 0x640000020,
+    0x800200000, 0xc04000000, 0x2440000010,
   };
   // clang-format on
   return table;
 }
 
-std::span<const std::uint32_t> property_run_lengths() {
+std::string_view property_run_letters() {
   // clang-format off
-  static constexpr std::uint32_t table[] = {
-    2351, 526, 562, 270, 4655, 267, 793, 283, 793, 277, 278, 281, 282, 281, 276, 537, 2601, 537, 794, 537, 6686, 277,
-    281, 278, 284, 301, 284, 6687, 277, 282, 278, 282, 1583, 306, 6703, 267, 281, 1030, 264, 281, 263, 264, 290, 279,
-    261, 304, 264, 263, 264, 261, 531, 263, 287, 537, 263, 275, 290, 280, 787, 281, 5918, 261, 1822, 6175, 261, 2079,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 543, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 543, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 542, 287, 286, 287, 286, 799, 542, 287, 286, 287, 542, 287, 798, 543, 1054, 287, 542, 287, 798, 799,
-    542, 287, 542, 287, 286, 287, 286, 287, 542, 287, 286, 543, 286, 287, 542, 287, 798, 287, 286, 287, 542, 543, 290,
-    286, 799, 1058, 286, 288, 287, 286, 288, 287, 286, 288, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 543, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 543,
-    286, 288, 287, 286, 287, 798, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 1823, 542, 287, 542, 543,
-    286, 287, 1054, 287, 286, 287, 286, 287, 286, 287, 286, 17695, 290, 6943, 4641, 1031, 3105, 3591, 1313, 1799, 289,
-    263, 289, 4359, 28728, 286, 287, 286, 287, 289, 263, 286, 287, 522, 289, 799, 281, 286, 1034, 519, 286, 281, 798,
-    266, 286, 266, 542, 287, 4382, 266, 2334, 8991, 286, 543, 798, 799, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 1311, 286, 287, 261, 286, 287, 542, 543,
-    13086, 12319, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 264, 1336, 567, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 542, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 543, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 266, 9758, 522,
-    289, 1561, 10527, 281, 276, 522, 520, 262, 266, 11576, 276, 312, 281, 568, 281, 568, 281, 312, 2058, 6946, 1034,
-    1058, 537, 2826, 1584, 773, 537, 262, 537, 520, 2872, 281, 304, 260, 537, 8226, 289, 2594, 5432, 2601, 1049, 546,
-    312, 25378, 281, 290, 1848, 304, 264, 1592, 545, 568, 264, 1080, 546, 2601, 802, 520, 290, 3609, 266, 304, 290, 312,
-    7714, 6968, 522, 22818, 2872, 290, 3594, 2601, 8482, 2360, 545, 264, 793, 289, 522, 291, 518, 5666, 1080, 289, 2360,
-    289, 824, 289, 1336, 522, 3865, 266, 6434, 824, 522, 281, 266, 2850, 1290, 6178, 263, 1570, 266, 521, 1290, 2339,
-    10530, 289, 2595, 3637, 265, 8248, 310, 13858, 312, 310, 312, 290, 822, 2104, 1078, 312, 566, 290, 1848, 2594, 568,
-    537, 2601, 281, 289, 3874, 312, 566, 266, 2082, 522, 546, 522, 5666, 266, 1826, 266, 290, 778, 1058, 522, 312, 290,
-    822, 1080, 522, 566, 522, 566, 312, 290, 2058, 310, 1034, 546, 266, 802, 568, 522, 2601, 546, 518, 1553, 264, 262,
-    290, 260, 291, 522, 568, 310, 266, 1570, 1034, 546, 522, 5666, 266, 1826, 266, 546, 266, 546, 266, 546, 522, 312,
-    266, 822, 568, 1034, 568, 522, 824, 778, 312, 1802, 1058, 266, 290, 1802, 2601, 568, 802, 312, 260, 2570, 568, 310,
-    266, 2338, 266, 802, 266, 5666, 266, 1826, 266, 546, 266, 1314, 522, 312, 290, 822, 1336, 266, 568, 310, 266, 566,
-    312, 522, 290, 3850, 546, 568, 522, 2601, 281, 262, 1802, 290, 1571, 266, 312, 566, 266, 2082, 522, 546, 522, 5666,
-    266, 1826, 266, 546, 266, 1314, 522, 312, 290, 310, 312, 310, 1080, 522, 566, 522, 566, 312, 1802, 291, 312, 310,
-    1034, 546, 266, 802, 568, 522, 2601, 264, 290, 1553, 2570, 312, 290, 266, 1570, 778, 802, 266, 1058, 778, 546, 266,
-    290, 266, 546, 778, 546, 778, 802, 778, 3106, 1034, 566, 312, 566, 778, 822, 266, 822, 312, 522, 290, 1546, 310,
-    3594, 2601, 785, 1544, 262, 264, 1290, 312, 822, 291, 2082, 266, 802, 266, 5922, 266, 4130, 522, 291, 290, 824,
-    1078, 266, 824, 266, 1080, 1802, 568, 266, 802, 522, 290, 522, 546, 568, 522, 2601, 1802, 260, 1809, 264, 290, 312,
-    566, 260, 2082, 266, 802, 266, 5922, 266, 2594, 266, 1314, 522, 312, 290, 310, 312, 1334, 266, 312, 566, 266, 566,
-    568, 1802, 566, 1546, 546, 266, 546, 568, 522, 2601, 266, 546, 292, 3082, 291, 312, 566, 2338, 266, 802, 266, 10530,
-    547, 290, 822, 1080, 266, 822, 266, 822, 312, 290, 264, 1034, 802, 310, 1809, 802, 568, 522, 2601, 2321, 264, 1570,
-    266, 291, 566, 266, 4642, 778, 6178, 266, 2338, 266, 290, 522, 1826, 778, 312, 1034, 822, 824, 266, 312, 266, 2102,
-    1546, 2601, 522, 566, 281, 3082, 12322, 312, 546, 1848, 1034, 262, 1570, 289, 2104, 281, 2601, 537, 9482, 546, 266,
-    290, 266, 1314, 266, 6178, 266, 290, 266, 2594, 312, 546, 1592, 291, 568, 290, 522, 1314, 266, 289, 266, 1592, 291,
-    266, 2601, 522, 1058, 8202, 290, 776, 3865, 264, 281, 776, 568, 1544, 2601, 2577, 264, 312, 264, 312, 264, 312, 277,
-    278, 277, 278, 566, 2082, 266, 9250, 1034, 3640, 310, 1336, 281, 568, 1314, 2872, 266, 9272, 266, 2056, 312, 1544,
-    266, 520, 1305, 1032, 537, 9482, 11042, 566, 1080, 310, 1592, 310, 568, 566, 568, 290, 2601, 1561, 1570, 566, 568,
-    1058, 824, 290, 822, 546, 1846, 802, 1080, 3362, 312, 566, 568, 1590, 312, 290, 310, 2601, 822, 312, 520, 9758, 266,
-    286, 1290, 286, 522, 11039, 281, 289, 799, 84258, 266, 1058, 522, 1826, 266, 290, 266, 1058, 522, 10530, 266, 1058,
-    522, 8482, 266, 1058, 522, 1826, 266, 290, 266, 1058, 522, 3874, 266, 14626, 266, 1058, 522, 17186, 522, 824, 2329,
-    5137, 778, 4130, 2568, 1546, 22046, 522, 1567, 522, 276, 158754, 285, 281, 4386, 267, 6690, 277, 278, 778, 19234,
-    793, 810, 2082, 1802, 4642, 824, 292, 2314, 4898, 568, 313, 537, 2314, 4642, 568, 3082, 3362, 266, 802, 266, 568,
-    3082, 13346, 568, 310, 1848, 2102, 312, 566, 2872, 793, 289, 793, 262, 290, 312, 522, 2601, 1546, 2577, 1546, 1561,
-    276, 1049, 824, 304, 291, 2601, 1546, 8994, 289, 13602, 1802, 1314, 565, 8738, 312, 290, 1290, 17954, 2570, 7970,
-    266, 824, 1078, 568, 822, 1034, 566, 312, 1590, 824, 1034, 264, 778, 537, 2601, 7714, 522, 1314, 2826, 11298, 1034,
-    6690, 1546, 2601, 273, 778, 8712, 5922, 568, 566, 312, 522, 537, 13602, 310, 312, 310, 1848, 266, 312, 310, 312,
-    566, 2104, 1590, 2616, 522, 312, 2601, 1546, 2601, 1546, 1817, 289, 1561, 522, 3640, 311, 4131, 12554, 1080, 310,
-    12066, 312, 310, 1336, 310, 312, 1334, 312, 566, 2082, 266, 516, 2601, 1817, 2568, 2360, 2312, 772, 568, 310, 7714,
-    310, 1080, 566, 568, 310, 824, 546, 2601, 11298, 312, 310, 568, 822, 312, 310, 824, 566, 2058, 1049, 9250, 2102,
-    2104, 566, 568, 778, 1305, 2601, 778, 802, 2601, 7714, 1569, 537, 2335, 286, 287, 1290, 11038, 522, 798, 2073, 2058,
-    824, 281, 3384, 310, 1848, 1058, 312, 1058, 564, 312, 546, 292, 568, 290, 1290, 11295, 16161, 3359, 289, 8735, 9505,
-    13880, 1315, 309, 1080, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 2335, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 2335,
-    2078, 1567, 522, 1566, 522, 2079, 2078, 2079, 2078, 1567, 522, 1566, 522, 2079, 266, 286, 266, 286, 266, 286, 266,
-    286, 2079, 2078, 3615, 522, 2079, 2080, 2079, 2080, 2079, 2080, 1311, 266, 543, 1054, 288, 263, 287, 775, 799, 266,
-    543, 1054, 288, 775, 1055, 522, 543, 1054, 266, 775, 2079, 1310, 775, 522, 799, 266, 543, 1054, 288, 519, 266, 2827,
-    304, 563, 560, 1556, 537, 279, 280, 277, 535, 280, 277, 279, 2073, 268, 269, 1328, 267, 2329, 279, 280, 1049, 557,
-    793, 261, 277, 278, 2841, 261, 281, 301, 2585, 267, 1328, 266, 2608, 273, 289, 522, 1553, 773, 277, 278, 289, 2577,
-    773, 277, 278, 266, 3361, 778, 8454, 3850, 3384, 1079, 312, 823, 3128, 3850, 520, 286, 1032, 286, 520, 287, 798,
-    543, 798, 287, 264, 286, 520, 261, 1310, 1544, 286, 264, 286, 264, 286, 264, 1054, 264, 287, 1054, 287, 1058, 287,
-    520, 543, 542, 1285, 286, 1055, 264, 261, 520, 287, 264, 4113, 9002, 286, 287, 1066, 273, 520, 1034, 1285, 1288,
-    517, 1032, 261, 520, 261, 520, 261, 1800, 261, 7944, 517, 520, 261, 264, 261, 7944, 68613, 2056, 277, 278, 277, 278,
-    5128, 517, 1800, 277, 278, 20744, 261, 7688, 6405, 10248, 1541, 18440, 5642, 2824, 5386, 15377, 6664, 13349, 5649,
-    46856, 261, 2312, 261, 13832, 2053, 28424, 261, 63496, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278,
-    277, 278, 7697, 11272, 1285, 277, 278, 7941, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 4101, 65544, 33541,
-    277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 277, 278, 16133,
-    277, 278, 277, 278, 8197, 277, 278, 66053, 12296, 5381, 520, 1541, 9992, 522, 8200, 266, 26888, 12318, 12319, 286,
-    287, 798, 543, 286, 287, 286, 287, 286, 287, 1054, 287, 286, 543, 286, 1567, 545, 798, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    543, 1544, 286, 287, 286, 287, 824, 286, 287, 1290, 1049, 273, 537, 9759, 266, 287, 1290, 287, 522, 14370, 1802,
-    289, 281, 3594, 312, 5922, 2314, 1826, 266, 1826, 266, 1826, 266, 1826, 266, 1826, 266, 1826, 266, 1826, 266, 1826,
-    266, 8248, 537, 279, 280, 279, 280, 793, 279, 280, 281, 279, 280, 2329, 276, 537, 276, 281, 279, 280, 537, 279, 280,
-    277, 278, 277, 278, 277, 278, 277, 278, 1305, 289, 2585, 532, 1049, 276, 281, 277, 3332, 520, 772, 258, 259, 258,
-    259, 258, 259, 258, 259, 257, 8714, 6672, 266, 22800, 3082, 54800, 6666, 4104, 267, 793, 264, 294, 290, 299, 277,
-    278, 277, 278, 277, 278, 277, 278, 277, 278, 520, 277, 278, 277, 278, 277, 278, 277, 278, 276, 277, 534, 264, 2347,
-    1080, 566, 276, 1313, 520, 811, 294, 290, 281, 520, 266, 22050, 522, 568, 519, 545, 290, 276, 23074, 281, 801, 290,
-    1290, 11042, 266, 24098, 266, 520, 1041, 2568, 8226, 9736, 2314, 264, 4130, 7944, 266, 2577, 7688, 2065, 264, 3857,
-    8200, 2577, 9992, 3857, 81928, 1687591, 16392, 5373991, 5410, 289, 292642, 778, 14088, 2314, 10274, 1569, 537,
-    68642, 289, 793, 4130, 2601, 546, 5130, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 290, 312, 823, 281, 2616, 281, 289, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 545, 568, 17954,
-    2602, 568, 1561, 2058, 5895, 2337, 519, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 799, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 289, 2079, 286, 287, 286, 287, 542, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 289, 519, 286, 287, 286, 287, 290, 286, 287, 286, 799, 286, 287, 286, 287,
-    286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 1310, 287, 1310, 287, 286, 287, 286,
-    287, 286, 287, 286, 287, 286, 287, 286, 287, 286, 287, 1054, 287, 286, 287, 542, 287, 522, 286, 287, 266, 287, 266,
-    287, 286, 287, 286, 287, 286, 287, 286, 5386, 801, 286, 287, 290, 545, 287, 1826, 312, 802, 312, 1058, 312, 5922,
-    566, 568, 310, 1032, 291, 778, 1553, 520, 262, 264, 1546, 13346, 1049, 2058, 566, 12834, 4150, 312, 309, 2058, 537,
-    2601, 1546, 4664, 1570, 793, 290, 281, 546, 291, 2601, 7202, 2104, 537, 5922, 2872, 566, 2826, 281, 7458, 778, 824,
-    310, 12066, 312, 566, 1080, 566, 312, 309, 822, 3353, 266, 289, 2601, 1034, 537, 1314, 312, 289, 2338, 2601, 1314,
-    266, 10530, 1592, 566, 568, 566, 568, 2314, 802, 312, 2082, 312, 310, 522, 2601, 522, 1049, 4130, 289, 1570, 776,
-    290, 310, 312, 310, 12834, 312, 290, 824, 546, 568, 1314, 568, 290, 312, 290, 6154, 546, 289, 537, 2850, 310, 568,
-    566, 537, 290, 545, 310, 312, 2570, 1570, 522, 1570, 522, 1570, 2314, 1826, 266, 1826, 266, 11039, 263, 1057, 2335,
-    289, 519, 1034, 20511, 8994, 566, 312, 566, 312, 566, 281, 310, 312, 522, 2601, 1546, 2860066, 3082, 5922, 1034,
-    12578, 1034, 524288, 1638449, 93735, 522, 27175, 9738, 1823, 3082, 1311, 1290, 290, 312, 2594, 261, 3362, 266, 1314,
-    266, 290, 266, 546, 266, 546, 266, 27682, 4359, 4106, 92962, 278, 277, 4104, 16418, 522, 13858, 1802, 264, 8202,
-    3106, 262, 776, 4152, 1817, 277, 278, 281, 1546, 4152, 281, 532, 557, 277, 278, 277, 278, 277, 278, 277, 278, 277,
-    278, 277, 278, 277, 278, 277, 278, 537, 277, 278, 1049, 813, 793, 266, 1049, 276, 277, 278, 277, 278, 277, 278, 793,
-    261, 276, 773, 266, 281, 262, 537, 1034, 1314, 266, 34594, 522, 304, 266, 793, 262, 793, 277, 278, 281, 261, 281,
-    276, 537, 2601, 537, 773, 537, 6686, 277, 281, 278, 263, 301, 263, 6687, 277, 261, 278, 261, 277, 278, 281, 277,
-    278, 537, 2594, 289, 11554, 545, 7970, 778, 1570, 522, 1570, 522, 1570, 522, 802, 778, 518, 261, 263, 264, 518, 266,
-    264, 1029, 520, 2570, 816, 264, 302, 522, 3106, 266, 6690, 266, 4898, 266, 546, 266, 3874, 522, 3618, 8714, 31522,
-    1290, 793, 1034, 11537, 778, 2312, 13610, 1041, 4360, 529, 776, 266, 3336, 778, 264, 12042, 11528, 312, 33290, 7458,
-    778, 12578, 3850, 312, 6929, 1034, 8226, 1041, 2314, 5154, 298, 2082, 298, 1290, 9762, 1336, 1290, 7714, 266, 281,
-    9250, 1034, 2082, 281, 1322, 10762, 10270, 10271, 20002, 522, 2601, 1546, 9246, 1034, 9247, 1034, 10274, 2058,
-    13346, 2826, 281, 2846, 266, 3870, 266, 1822, 266, 542, 266, 2847, 266, 3871, 266, 1823, 266, 543, 778, 13346, 3082,
-    79650, 2314, 5666, 2570, 2082, 6154, 1569, 266, 10785, 266, 2337, 17674, 1570, 522, 290, 266, 11298, 266, 546, 778,
-    290, 522, 5922, 266, 281, 2065, 5922, 520, 1809, 7970, 2058, 2321, 12298, 4898, 266, 546, 1290, 1297, 5666, 1553,
-    778, 281, 6690, 1290, 281, 16394, 14370, 1034, 529, 546, 4113, 522, 11793, 290, 824, 266, 568, 1290, 1080, 1058,
-    266, 802, 266, 7458, 522, 824, 1034, 312, 2321, 1802, 2329, 1802, 7458, 529, 281, 7458, 785, 8202, 2082, 264, 7202,
-    568, 1034, 1297, 1817, 2314, 13858, 778, 1817, 5666, 522, 2065, 4898, 1290, 2065, 4642, 1802, 1049, 3082, 1809,
-    20490, 18722, 14090, 13086, 3338, 13087, 1802, 1553, 9250, 1059, 2058, 2601, 1546, 2601, 1058, 289, 290, 5662, 778,
-    1315, 257, 289, 5663, 2058, 517, 53258, 7953, 266, 10786, 266, 547, 257, 522, 546, 4106, 802, 14090, 1059, 7458,
-    2577, 290, 2058, 5666, 2851, 1041, 1284, 5642, 4642, 1059, 1028, 9738, 5410, 1809, 5130, 5922, 2314, 310, 312, 310,
-    13602, 3896, 1817, 1034, 5137, 2601, 291, 546, 547, 290, 2314, 824, 310, 11554, 822, 1080, 566, 568, 537, 304, 1049,
-    291, 2570, 265, 522, 6434, 1802, 2601, 1546, 824, 9250, 1336, 310, 2104, 266, 2601, 1049, 290, 548, 290, 2058, 8994,
-    312, 537, 290, 2314, 568, 310, 12322, 822, 2360, 566, 1058, 1049, 300, 824, 281, 292, 291, 2601, 290, 281, 290, 793,
-    266, 5137, 2826, 4642, 266, 6434, 822, 824, 566, 312, 310, 568, 1561, 309, 546, 291, 15882, 1826, 266, 290, 266,
-    1058, 266, 3874, 266, 2594, 281, 1546, 12066, 312, 822, 2104, 1290, 2601, 1546, 568, 566, 266, 2082, 522, 546, 522,
-    5666, 266, 1826, 266, 546, 266, 1314, 266, 291, 312, 290, 566, 312, 1078, 522, 566, 522, 822, 522, 290, 1546, 310,
-    1290, 1314, 566, 522, 1848, 778, 1336, 2826, 2594, 266, 290, 522, 290, 266, 9762, 266, 290, 804, 1571, 266, 292,
-    522, 292, 266, 1060, 266, 548, 291, 292, 291, 290, 291, 290, 516, 266, 516, 2058, 547, 7434, 13602, 822, 2101, 566,
-    821, 310, 309, 1058, 1284, 2601, 516, 266, 260, 291, 802, 7690, 12322, 822, 1592, 310, 312, 1078, 568, 310, 568,
-    546, 281, 290, 2058, 2601, 42506, 12066, 822, 1080, 522, 1078, 568, 310, 568, 5913, 1058, 568, 8714, 12322, 822,
-    2104, 566, 312, 310, 568, 793, 290, 2826, 2601, 1546, 3332, 4874, 11042, 312, 310, 312, 566, 1592, 310, 312, 290,
-    260, 1546, 2601, 1546, 5161, 7178, 6946, 522, 312, 313, 312, 566, 1080, 310, 1336, 1034, 2601, 529, 793, 264, 1826,
-    47370, 11298, 804, 2339, 292, 547, 260, 25610, 8222, 8223, 2601, 2321, 3082, 2082, 522, 290, 522, 2082, 266, 546,
-    266, 6178, 1572, 266, 548, 522, 547, 292, 291, 290, 292, 290, 292, 291, 772, 2314, 2601, 17930, 2082, 522, 10018,
-    804, 1059, 522, 547, 1060, 291, 290, 260, 290, 292, 6922, 290, 2595, 10274, 1571, 292, 290, 1059, 2052, 291, 2058,
-    290, 1571, 548, 803, 11810, 3363, 292, 547, 772, 290, 1284, 3338, 18722, 1802, 2564, 46602, 8482, 260, 3594, 2601,
-    1546, 2338, 266, 9506, 310, 1845, 266, 1589, 310, 309, 290, 1284, 2570, 2601, 4881, 778, 516, 7714, 522, 5685, 266,
-    310, 1845, 310, 565, 310, 565, 18698, 1826, 266, 546, 266, 9762, 1571, 778, 291, 266, 547, 266, 1827, 290, 291,
-    2058, 2601, 1546, 1570, 266, 546, 266, 8226, 1316, 266, 547, 266, 548, 291, 292, 291, 290, 1802, 2601, 13834, 2578,
-    62986, 4898, 547, 548, 516, 1802, 547, 290, 292, 3362, 266, 8738, 548, 1315, 778, 548, 291, 292, 291, 3332, 2601,
-    291, 21770, 290, 3850, 5393, 2056, 1030, 4360, 3338, 260, 236066, 26122, 28458, 266, 1305, 2826, 50210, 674826,
-    24866, 516, 3338, 274466, 4105, 291, 1570, 3875, 2570, 1022754, 1290, 149282, 1751306, 7714, 3107, 804, 803, 2601,
-    443914, 145698, 1802, 7970, 266, 2601, 1034, 537, 20258, 266, 2601, 1546, 7714, 522, 1336, 281, 2570, 12322, 1848,
-    1305, 1032, 1057, 281, 264, 2570, 2601, 266, 1809, 266, 5410, 1290, 4898, 110602, 801, 10274, 545, 772, 2601, 50698,
-    8222, 8223, 5905, 1028, 25866, 19234, 1034, 291, 290, 11830, 2340, 1802, 1080, 3361, 16394, 545, 271, 294, 291,
-    2826, 552, 522, 786, 2314, 1570850, 2058, 316962, 10506, 2594, 2287370, 1057, 266, 1825, 266, 545, 266, 74530, 3850,
-    290, 7434, 802, 522, 290, 3594, 1058, 2058, 101410, 590858, 27426, 1290, 3362, 778, 2338, 1802, 2594, 522, 264, 568,
-    281, 1072, 1006602, 61448, 2601, 1546, 111624, 19466, 11811, 522, 5923, 2314, 29704, 15370, 62984, 2570, 9992, 522,
-    15368, 566, 824, 776, 1590, 2096, 2104, 520, 1848, 7688, 1080, 15624, 5386, 16904, 824, 264, 31242, 5137, 3082,
-    5137, 3082, 22280, 2314, 6417, 34570, 6686, 6687, 6686, 1823, 266, 4639, 6686, 6687, 286, 266, 542, 522, 286, 522,
-    542, 522, 1054, 266, 2078, 1055, 266, 287, 266, 1823, 266, 2847, 6686, 6687, 542, 266, 1054, 522, 2078, 266, 1822,
-    266, 6687, 542, 266, 1054, 266, 1310, 266, 286, 778, 1822, 266, 6687, 6686, 6687, 6686, 6687, 6686, 6687, 6686,
-    6687, 6686, 6687, 6686, 7199, 522, 6430, 261, 6431, 261, 1567, 6430, 261, 6431, 261, 1567, 6430, 261, 6431, 261,
-    1567, 6430, 261, 6431, 261, 1567, 6430, 261, 6431, 261, 1567, 286, 287, 522, 12841, 131080, 14136, 1032, 12856,
-    2056, 312, 3592, 312, 520, 1305, 3850, 1336, 266, 3896, 282634, 2591, 290, 5151, 1546, 1567, 54538, 1845, 266, 4405,
-    522, 1845, 266, 565, 266, 1333, 1290, 15905, 8458, 291, 28682, 11554, 778, 1827, 1825, 522, 2601, 1034, 290, 264,
-    81930, 7714, 291, 4362, 11298, 1059, 2601, 1290, 262, 118794, 6946, 289, 1059, 2601, 54794, 7714, 547, 290, 2601,
-    1034, 260, 122890, 1826, 266, 1058, 266, 546, 266, 3874, 266, 50466, 522, 2321, 1848, 10506, 8734, 8735, 1845, 289,
-    1034, 2601, 1034, 516, 200970, 15121, 264, 785, 262, 1041, 19466, 11537, 264, 3857, 49674, 1058, 266, 6946, 266,
-    546, 266, 290, 522, 290, 266, 2594, 266, 1058, 266, 290, 266, 290, 1546, 290, 1034, 290, 266, 290, 266, 290, 266,
-    802, 266, 546, 266, 290, 522, 290, 266, 290, 266, 290, 266, 290, 266, 290, 266, 546, 266, 290, 522, 1058, 266, 1826,
-    266, 1058, 266, 1058, 266, 290, 266, 2594, 266, 4386, 1290, 802, 266, 1314, 266, 4386, 13322, 517, 69130, 11272,
-    1034, 25608, 3082, 3848, 522, 3848, 266, 3848, 266, 9480, 2570, 3345, 8968, 6693, 1544, 6693, 1544, 6693, 9224,
-    14346, 7432, 3338, 11272, 1034, 2312, 1802, 520, 3594, 1544, 39434, 64264, 1287, 186376, 1034, 4360, 778, 3336, 778,
-    30472, 1034, 24328, 1546, 3080, 1034, 264, 3850, 3080, 1034, 14344, 2058, 2568, 1546, 10248, 2058, 7688, 522, 3080,
-    1034, 520, 15882, 87048, 3082, 3592, 522, 3336, 778, 2568, 1290, 14344, 1802, 3848, 522, 2824, 1546, 2312, 1802,
-    37640, 266, 23560, 2601, 263690, 10936359, 8202, 1063463, 1546, 56871, 522, 1475111, 3594, 1913127, 3850, 159271,
-    631306, 138791, 385546, 1264423, 1290, 1073191, 182210826, 304, 7690, 24624, 32778, 61496, 16650250, 16776753, 522,
-    16776753, 522,
-  };
+  static constexpr std::string_view table =
+    "jBjcBqcBtbBqsBjbBbdgbBzdgbjbkbgbBhbgbvcgkmcgdBhcgBacbjbgbkbBsbBcbBsBabbjbBhbkbBhgBjbBtBaBjbBbbgetbfbgbrbfbdbxbobub"
+    "fbrbfbocBmbrbbcgbrbBmbdbydBmbgxcbohcybboibbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbccbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbccbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbc"
+    "bbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbccbbbcbbbcdbccbbbcbbccbbdccbecbbccbbdcdbccbbccbbbcbbbcbbccbbbccb"
+    "bcbbccbbdcbbbcbbcccbbdbcdbedbcbzbbbcbzbbbcbzbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbccbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbccb"
+    "bcbzbbbcbbdcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbchbccbbcccbbcbbecbbbcbbbcbbbcbbbcCrbbdBbbslermlorflhrblbrblrrEiebcbbbcbbblbrbcbbcabldbbgbceacrbcbgdcb"
+    "abcbaccbbrcbajcBjbbccbdcdbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcfbbcbbbobcbbcccbBzcBwbbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbffecBdbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcb"
+    "bbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbccbbbcbbbcbbbcbbbcbbbcbbbccbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbb"
+    "cbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcb"
+    "bbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbaBmccablggBpbbgbvcacfbtbaBtebvbebgcebgcebgbeiaBbdeaedcglagudocgbtcgcfleb"
+    "gbubpcgBgdblkdvekmegcdbeDvdbgbdhebubfgeclcebfeecdkmddcfbdogbabubdbeBedBbecaDldlebdoakmBhdjeclbfdgblcabictwdeebljeb"
+    "ldeblfecapgbazddecabgbaldfaydbrgdbacBgfajiBpdblkiosbBgBgebhCcdbebhbebddhieehbechbdhekdcecgkmbgblpdbechbaidcacdcawd"
+    "bahdbabddaedcabebddheecachcachbebdiabheacdbaddcecakmcdctgnbfbtbdbpbicacebhbagdeacdcawdbahdbacdbacdbacdcabebadhceea"
+    "cecadedabehaedbabdhakmceddbebpkacebhbajdbaddbawdbahdbacdbafdcabebddhfebacebhbachbecabdpacdcecakmbgbthabdgibabechba"
+    "idcacdcawdbahdbacdbafdcabebdbhbebheecachcachbehabibebheacdbaddcecakmbfbdgnkabebdbagddaddbaeddacdbabdbacddacddaddda"
+    "mdeachbechdadhbadhbecabdgabhoakmdngfbtbffabedhbiidbaddbaxdbaqdcabibddeehbadebaeehacebaddcabdcacdcecakmhabphnbfbdbe"
+    "chbpidbaddbaxdbakdbafdcabebdbhbefhbabechbachcehachgacdbacdcecakmbacdbqmabibechjdbaddbaBpdcibddheebadhbadhbebdbfead"
+    "dbhhnddcecakmjnbfgdbabichbasddaydbajdbabdcahddabeeadhdebabebaihgakmcachbgmaBwdbecdheeabtgdbliebgkmcgBlacdbabdbafdb"
+    "aydbabdbakdbecdgebicebdcafdbablbagebibakmcaedBgabddfpgbfbgdfcegfkmknbfbebfbebfbebjbkbjbkchidbaBkdeaoebhfebgcefdleb"
+    "aBkebaifbegfbacffgefcgBlaBrdcheebhgebhcechcebdkmgggdchceeddebddhcdhhddeendbechceghbebdbhkmdhbecfBmcbabcfabccaBrbbg"
+    "bldbMrdbaedcahdbabdbaedcaBpdbaedcaBhdbaedcahdbabdbaedcapdbaCfdbaedcaCpdcadejgundaqdkfgaDiccagbcabvXwdbCabgrdbBbBad"
+    "bjbkdaCxddgdBaidhasddebqjatdcebBucgjasdcemandbaddbacemaCadcebhheihbechledgbldgbtbdbecakmgakngaggbvegdebubikmgaBjdb"
+    "lCbdhafdcsBidbebdfaCsdkaBfdbadeehcedheachbeghdeeabfdacgkmBedcafdlaBsdeaBadgakmbndaBifxdcechbecacgCbdbhbebhhebabebh"
+    "bechieghkecabekmgakmgahgblggcaoebBdqiBxaeebhBvdbebhfebhbefhbechidbacpkmhgkfjejfdpcebhBedbheechcebhdecdkmBsdbebhced"
+    "hbebhdechiaegBkdihiechcedafgkmdaddkmBedglcgjbbcbbfaBrccadcigiadebgnebhheedbeedcCfbecdbqcebdfaBsbCllnbblBibBllCcefi"
+    "bseebcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbc"
+    "bbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcjbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbc"
+    "bbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcjbicgbcagccaibicibicgbcagccaibbabcbabcbabcbabcibicobcaibizibizibizfbbacb"
+    "ecbzbrbbdrdbbacbecbzdrebcacbecbadribfcdrcadbbacbecbzcrbalBbbucCecugvcgbxbybjcxbybjbxigbBwbBxfubBbjgbxbyegcBcdgbobj"
+    "bklgbobgbBckgbBbfubakubnblcagndobjbkblkndobjbkbanldaBhtpaneeBdbedBdmepacfbcefbccfbbdccbdcbbbfbccfbofcgfbcbfbcbfbcb"
+    "fecbfbbecbbedbbcfcbccfobcebbfbocfbbbfqnBjBabcbbeBabncfeafoffcoefbocfbocfbohfboBffcocfbobfboBffKioifbjbkbjbkufcohfb"
+    "jbkDdfboBefzoBofgoCufwalfvaCinBafCaBiwnHbfbojfboCcfioEhfboJofbjbkbjbkbjbkbjbkbjbkbjbkbjbkBenBsffobjbkBfobjbkbjbkbj"
+    "bkbjbkbjbkqoJwfFbobjbkbjbkbjbkbjbkbjbkbjbkbjbkbjbkbjbkbjbkbjbkClobjbkbjbkBgobjbkJyoBwfvocfgoBnfcaBgfbaEbfBwcBwbbcb"
+    "bdccbbcbbbcbbbcbbecbbbccbbcgbcldcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcb"
+    "bbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbb"
+    "ccbgfbcbbbcbbdebcbbfaegbncgBmbbabbfabbcaCedhablbgoabexdjahdbahdbahdbahdbahdbahdbahdbahdbaBgecgbxbybxbydgbxbybgbxby"
+    "jgbvcgbvbgbxbycgbxbybjbkbjbkbjbkbjbkfgblkgcvegbvbgbjnpcfdpbBebBfbBebBfbBebBfbBebBfbBkBiaBaBlbaDlBlmaIgBlBaaqfbBbdg"
+    "bfbBnbdbBobjbkbjbkbjbkbjbkbjbkcfbjbkbjbkbjbkbjbkbvbjckbfjBoeechbvflcfdBobBnbdbgcfbaDidcacecrclbdbvDmdbgdlbdfaBrdba"
+    "DqdbacfenkfBgdBmfjabfqdBffbaknBefinbfpnBgfknBnfpnMifJTowCmfBFBkwvdblBRzddaCdfjaBodglcgKidbldgqdkmcduabcbbbcbbbcbbb"
+    "cbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbdbedBdbgkebgblbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbclceCsdkBaceggiaxrjlcrbcbbbcbbbcbbbcbbbcbbbcbbbcdbbcbbbcbbbcbbbcbbbcbbbcbbbcbb"
+    "bcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbblibbcbbbcbbccbbbc"
+    "bbbcbbbcbbbcbbblcrbcbbbcbbbdbcbbbcdbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbfcbbfcbbbcbbbcbbbcbbbcbbbcbbbcbbbcbbec"
+    "bbbcbbccbbcabcbbbabbbabbbcbbbcbbbcbbbcvadlbcbbbdclbbhdbeddbeedbexdchcebhefbidagncfbtbfgaCadegiachBydqhbebsiacgkmga"
+    "segddgbdbgcdbikmBcdiecgxdlechlabgBdddadebhBvdbecheechbebsdhngbablkmeacgfdbebljdkmfdbaBpdgechcechcejaddbeidbebhcakm"
+    "caegqdblgddfbdbhbebhBydbebddecdcefdcebdbebdyacdblcgldbhcechcgbdclbhbekagdcagdcagdjahdbahdbaBrbbreljbblcreaDcbBjdch"
+    "bechbechbgbhbecakmgaQNsdmaxdeaBxdeaDAuBvJMeBpOcwcaEcwBmahbmafbfabdbekdbondbafdbabdbacdbacdbaEedrrqaNzdbkbjqfCmdcaC"
+    "cdhabfBgamdbtdfqehgbjbkbggaqebgcvcBcbjbkbjbkbjbkbjbkbjbkbjbkbjbkbjbkcgbjbkegdBcdgbaegbvbjbkbjbkbjbkdgbobvdobabgbtc"
+    "geafdbaFfdcabubadgbtdgbjbkbgbobgbvcgkmcgdocgBacbjbgbkbrbBcbrBabbjbobkbobjbkbgbjbkcgkdblBtdclBfddagdcagdcagdcadddac"
+    "tbobrbfctbabfeocfkadubfbCdcamdbaBadbatdbacdbapdcaodBiaEtdfadgeaBtndajfCbBaenrfcndfbanfdabfBvaBtfbeFaaBdddaBxdpabeB"
+    "bneaBgdenjaudbBaidbBafaBmdfefaBedbabgBkdeaidbgfBaBqaBocBobDadcakmgaBkceaBkbeaBodiaCadlabglcbapcbahcbaccbalbbapbbah"
+    "bbacbdaCadmaLzdjawdkaidyaglbaBqlbajlCragdcabdbaBsdbacddabdcaxdbabginxdcfhnBfdiajnBwatdbacdfafnwdgndabgBadfabgCmaCe"
+    "deacncdqncaBunbddebacefaeeedbaddbaBddcadeeabejnhajghaBddcnbgBdddnBgaidbfBcdceeafnhgjaCcddahgwdcaintdfainsdhaegmahn"
+    "DcaCvdCdaBzcnaBzbhagnBkdeiiakmgakmedblbdwcdafibBkblwbiacoIaaBfnbaBqdbacibBkcacdqaddCdaeiBddknbdiawdlienfpwasdeiepB"
+    "mavdhnuaxdjabhbebhCbdpehgeaunkmbicdcibdjadebhBtddheechcecgbuegbikabBgcazdhakmgadeBkdfebhiebakmegbdcqbdiaBjdbecgbdj"
+    "acebhBwddhjechedegbCcdebgbqbikmbdbgbddgbaunlasdbazddhdechbebhceggbscdbiCkahdbabdbaedbapdbakdbggaBvdbedhiefakmgacec"
+    "hbaidcacdcawdbahdbacdbafdbabibebdchbeehcachcadhcabdgabhfafdchcahedafelakdbabdcabdbaBmdbabddqgibabqcabqbaeqbacqbibq"
+    "bibdbibdcpbacpiaciBdaCbddhischdsbhbsedfpkmcpbabpbiddBeaBwddhgebhbeehcebhcecdbgbdiakmGkaBvddheecaehcebhcexgedceBiaB"
+    "wddhiechbebhcedgbdlakmganptaBrdbebhbechgebhbebdbpgakmgaumBcaBbdcabebBubecheebhfeeakmcndgbfhdHdaBsddqjibqcibpDwaBgc"
+    "BgbkmjnmaidcabdcaidbacdbaydgqbacqcacibqbibdbqbdbqbidpjakmCsaidcaBnddqeicacieqbibdbpbdbqBbabdkiBodgibqbdeiipbiiabdg"
+    "icqdiBudnibqcidpbdfpnaCvdhakpHaaBhdbpoakmgajdbaBldbhhsbagsbhbsbdfpkakmtndacpBedcawsbabhhsbhcsbhcsCvahdbacdbaBmdgid"
+    "abibacibahibdbiiakmgagdbacdbaBgdfqbacibacqbibqbibdhakmCcakBrJmatdcicqcphacibdbqndbaBidcqfidacqbibqbinpkmbiDhabdpav"
+    "nifetrfnabpBJmdDyaEhBabafglaHodDXkaDtdcpnaBPgdqBgbigdpikaFXrdfaWldKDdaBedmidqdikmCOsaVxdhaBfdbakmeacgDbdbakmgaBedc"
+    "afebgkaBwdhefgefelbgbfkakmbahnbavdfatdQqadlBodcldpkmHqaBgcBgbxnepDxaCxdeabibdBuhjqhaeenlCmaclbBybBnbilacCbcadBrjaJ"
+    "CadiaBVqdBpakdNFraelbahlbaclbaLfdpabdBdaddcabdoaediaPgdDKuaEddfanddajdhakdcabfcebgeuFVgaJgfkmgaQufCyaBuicaxijaEmfC"
+    "iaJmfkaBnfcaCifchdedfghiuiecfheBefeeCjfvaCofdebfEsaunmaunmaDjfjaznFfaBacBabBachbbasbBacBabbcbacccabccacccaecbaiceb"
+    "babbbahbbalbBacBabccbaeccaicbahcbaBabccbaecbafcbabcdahcbaBabBacBabBacBabBacBabBacBabBacBabBacBcbcazcbozbbogbzcbozb"
+    "bogbzcbozbbogbzcbozbbogbzcbozbbogbbcbbcaBymTsfCdeefByeifbeofbecffgpafebapeBQmakbbdubgagbIfahsbarscahsbacsbafsfaCkl"
+    "BhabiEiaBtddahihlcakmeabdbfMiaBedbiraBsdeikmfabtRwaBbdbleikmIgaBedcibdkmeabpSmahdbaedbacdbapdbaHpdcajnheBpaBicBibh"
+    "sbleakmeacpBEfaChnbfdnbtenCyaBtnbfpnHmaedbaBbdbacdbabdcabdbakdbaedbabdbabdgabdeabdbabdbabdbaddbacdbabdcabdbabdbabd"
+    "babdbabdbacdbabdcaedbahdbaedbaedbabdbakdbardfaddbafdbardCaacoKkaBsfeaDwfmapfcapfbapfbaBlfkannBjfBaBigfBaBigfBaBiBk"
+    "fCeaBdfnaBsfeajfhacfoagfFyaJrffrBCafearfdanfdaEpfeaDrfgamfeabfpamfeaCefiakfgaBofiaBefcamfeacfCkaNcfmaofcanfdakffaC"
+    "efhapfcalfgajfhaFrfbaDofkmBNqaCLFcwBgaGDuwgaIowcaINqwoaLBlwpaXywDQwaUwwCFyaHHzwfaGFgwBOMXlabuBeaDsuEyaJgeDSFoaDSYo"
+    "BpcaDSYoBpca";
   // clang-format on
   return table;
 }
 
-std::span<const Lowered> lowered_runs() {
+std::string_view lowered_letters() {
   // clang-format off
-  static constexpr Lowered table[] = {
-    {65, 90, 1, 32}, {192, 214, 1, 32}, {216, 222, 1, 32}, {256, 302, 2, 1}, {306, 310, 2, 1}, {313, 327, 2, 1},
-    {330, 374, 2, 1}, {376, 376, 0, -121}, {377, 381, 2, 1}, {385, 385, 0, 210}, {386, 388, 2, 1}, {390, 390, 0, 206},
-    {391, 391, 0, 1}, {393, 394, 1, 205}, {395, 395, 0, 1}, {398, 398, 0, 79}, {399, 399, 0, 202}, {400, 400, 0, 203},
-    {401, 401, 0, 1}, {403, 403, 0, 205}, {404, 404, 0, 207}, {406, 406, 0, 211}, {407, 407, 0, 209}, {408, 408, 0, 1},
-    {412, 412, 0, 211}, {413, 413, 0, 213}, {415, 415, 0, 214}, {416, 420, 2, 1}, {422, 422, 0, 218}, {423, 423, 0, 1},
-    {425, 425, 0, 218}, {428, 428, 0, 1}, {430, 430, 0, 218}, {431, 431, 0, 1}, {433, 434, 1, 217}, {435, 437, 2, 1},
-    {439, 439, 0, 219}, {440, 440, 0, 1}, {444, 444, 0, 1}, {452, 452, 0, 2}, {453, 453, 0, 1}, {455, 455, 0, 2},
-    {456, 456, 0, 1}, {458, 458, 0, 2}, {459, 475, 2, 1}, {478, 494, 2, 1}, {497, 497, 0, 2}, {498, 500, 2, 1},
-    {502, 502, 0, -97}, {503, 503, 0, -56}, {504, 542, 2, 1}, {544, 544, 0, -130}, {546, 562, 2, 1},
-    {570, 570, 0, 10795}, {571, 571, 0, 1}, {573, 573, 0, -163}, {574, 574, 0, 10792}, {577, 577, 0, 1},
-    {579, 579, 0, -195}, {580, 580, 0, 69}, {581, 581, 0, 71}, {582, 590, 2, 1}, {880, 882, 2, 1}, {886, 886, 0, 1},
-    {895, 895, 0, 116}, {902, 902, 0, 38}, {904, 906, 1, 37}, {908, 908, 0, 64}, {910, 911, 1, 63}, {913, 929, 1, 32},
-    {931, 939, 1, 32}, {975, 975, 0, 8}, {984, 1006, 2, 1}, {1012, 1012, 0, -60}, {1015, 1015, 0, 1},
-    {1017, 1017, 0, -7}, {1018, 1018, 0, 1}, {1021, 1023, 1, -130}, {1024, 1039, 1, 80}, {1040, 1071, 1, 32},
-    {1120, 1152, 2, 1}, {1162, 1214, 2, 1}, {1216, 1216, 0, 15}, {1217, 1229, 2, 1}, {1232, 1326, 2, 1},
-    {1329, 1366, 1, 48}, {4256, 4293, 1, 7264}, {4295, 4295, 0, 7264}, {4301, 4301, 0, 7264}, {5024, 5103, 1, 38864},
-    {5104, 5109, 1, 8}, {7305, 7305, 0, 1}, {7312, 7354, 1, -3008}, {7357, 7359, 1, -3008}, {7680, 7828, 2, 1},
-    {7838, 7838, 0, -7615}, {7840, 7934, 2, 1}, {7944, 7951, 1, -8}, {7960, 7965, 1, -8}, {7976, 7983, 1, -8},
-    {7992, 7999, 1, -8}, {8008, 8013, 1, -8}, {8025, 8031, 2, -8}, {8040, 8047, 1, -8}, {8072, 8079, 1, -8},
-    {8088, 8095, 1, -8}, {8104, 8111, 1, -8}, {8120, 8121, 1, -8}, {8122, 8123, 1, -74}, {8124, 8124, 0, -9},
-    {8136, 8139, 1, -86}, {8140, 8140, 0, -9}, {8152, 8153, 1, -8}, {8154, 8155, 1, -100}, {8168, 8169, 1, -8},
-    {8170, 8171, 1, -112}, {8172, 8172, 0, -7}, {8184, 8185, 1, -128}, {8186, 8187, 1, -126}, {8188, 8188, 0, -9},
-    {8486, 8486, 0, -7517}, {8490, 8490, 0, -8383}, {8491, 8491, 0, -8262}, {8498, 8498, 0, 28}, {8544, 8559, 1, 16},
-    {8579, 8579, 0, 1}, {9398, 9423, 1, 26}, {11264, 11311, 1, 48}, {11360, 11360, 0, 1}, {11362, 11362, 0, -10743},
-    {11363, 11363, 0, -3814}, {11364, 11364, 0, -10727}, {11367, 11371, 2, 1}, {11373, 11373, 0, -10780},
-    {11374, 11374, 0, -10749}, {11375, 11375, 0, -10783}, {11376, 11376, 0, -10782}, {11378, 11378, 0, 1},
-    {11381, 11381, 0, 1}, {11390, 11391, 1, -10815}, {11392, 11490, 2, 1}, {11499, 11501, 2, 1}, {11506, 11506, 0, 1},
-    {42560, 42604, 2, 1}, {42624, 42650, 2, 1}, {42786, 42798, 2, 1}, {42802, 42862, 2, 1}, {42873, 42875, 2, 1},
-    {42877, 42877, 0, -35332}, {42878, 42886, 2, 1}, {42891, 42891, 0, 1}, {42893, 42893, 0, -42280},
-    {42896, 42898, 2, 1}, {42902, 42920, 2, 1}, {42922, 42922, 0, -42308}, {42923, 42923, 0, -42319},
-    {42924, 42924, 0, -42315}, {42925, 42925, 0, -42305}, {42926, 42926, 0, -42308}, {42928, 42928, 0, -42258},
-    {42929, 42929, 0, -42282}, {42930, 42930, 0, -42261}, {42931, 42931, 0, 928}, {42932, 42946, 2, 1},
-    {42948, 42948, 0, -48}, {42949, 42949, 0, -42307}, {42950, 42950, 0, -35384}, {42951, 42953, 2, 1},
-    {42955, 42955, 0, -42343}, {42956, 42970, 2, 1}, {42972, 42972, 0, -42561}, {42997, 42997, 0, 1},
-    {65313, 65338, 1, 32}, {66560, 66599, 1, 40}, {66736, 66771, 1, 40}, {66928, 66938, 1, 39}, {66940, 66954, 1, 39},
-    {66956, 66962, 1, 39}, {66964, 66965, 1, 39}, {68736, 68786, 1, 64}, {68944, 68965, 1, 32}, {71840, 71871, 1, 32},
-    {93760, 93791, 1, 32}, {93856, 93880, 1, 27}, {125184, 125217, 1, 34},
-  };
+  static constexpr std::string_view table =
+    "CnzbCmDywbCmcgbCmBiBucceeccdoccdBscccaaJjbecceaaQebccccaaPwbaaccbbPubaacdaaGcbaaPobaaPqbaaccaaPubaaPycaaQgbaaQcbaa"
+    "ceaaQgbaaQkcaaQmbecccaaQubaaccaaQudaaccaaQubaaccbbQsbccccaaQwbaaceaaciaaebaaccaaebaaccaaebqccdqccdaaebccccaaHnbaaE"
+    "jbBmcccaaKbcqcciaaBFYkbaaccaaMpbaaBFYedaaccaaPbbaaFibaaFmbiccLeccceaacjaaIyhaaCyccbCwcaaEycbbEwcqbCmcibCmBkaaqjwcc"
+    "gaaErdaaccaapbaacdcbKbbpbGebBfbCmBxBgcckCacccaaBebmccdDqccdBlbDsEHeBlbVMucaaVMugaaVMuBBvDbbEKZobfbqDGmaachBqbIXldc"
+    "bIXlMjFscckaaWNvcDqcckhbrjfbrlhbrjhbrjfbrmgcrjhbrzhbrjhbrjhbrjbbrbbbFtbaatmdbGrbaatmbbrbbbHtnbbrbbbIrbaapmbbJxbbbJ"
+    "tbaatLmaaWGheaaYUxbaaYLphaaCeBupbBguaacBFnzbCaCSvBvbDsBxaaccaaBFUlbaaLHlbaaBFTfdecccaaBFXhbaaBFUxbaaBFXnbaaBFXlcaa"
+    "cdaacjbbBFZzbDuccjcccfaacBTYkBsccuBaccFgmcceCicclccccaaEANxbiccfaaccaaEVCjdcccescccaaEVEnbaaEVFjbaaEVFbbaaEVEhbaaE"
+    "VEncaaEVArbaaEVCnbaaEVAxbaaCTkbocccaaDtbaaEVElbaaEARxbccccaaEVHfbocccaaEVXzzaacBHAizbCmBVaBnbDcFhBjbDcGbkbDacobDac"
+    "gbDacbbDaCQdBybEyGcvbCmEGpBfbCmBGJxBfbCmCnybCcBUIaBhbCq";
   // clang-format on
   return table;
 }

@@ -2,15 +2,28 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace attn::text {
 
-std::vector<std::uint32_t> starts_of_runs(std::span<const std::uint32_t> lengths) {
+std::vector<std::uint32_t> numbers_of(std::string_view letters) {
+  std::vector<std::uint32_t> numbers;
+  std::uint32_t number = 0;
+  for (const char c : letters) {
+    const bool last = c >= 'a';
+    number = number * 26 + static_cast<std::uint32_t>(c - (last ? 'a' : 'A'));
+    if (last) numbers.push_back(std::exchange(number, 0));
+  }
+  return numbers;
+}
+
+std::vector<std::uint32_t> starts_of_runs(std::string_view letters) {
+  const std::vector<std::uint32_t> numbers = numbers_of(letters);
   std::vector<std::uint32_t> starts;
   std::uint32_t code = 0;
-  for (const std::uint32_t run : lengths) {
-    starts.push_back(code * 256 + run % 256);
-    code += run / 256;
+  for (std::size_t i = 0; i < numbers.size(); i += 2) {
+    starts.push_back(code * 256 + numbers[i + 1]);
+    code += numbers[i];
   }
   return starts;
 }
@@ -20,8 +33,24 @@ std::uint32_t value_in_runs(std::span<const std::uint32_t> starts, std::uint32_t
 }
 
 std::span<const std::uint32_t> property_runs() {
-  static const auto starts = starts_of_runs(property_run_lengths());
+  static const auto starts = starts_of_runs(property_run_letters());
   return starts;
+}
+
+std::span<const Lowered> lowered_runs() {
+  static const auto runs = [] {
+    const std::vector<std::uint32_t> numbers = numbers_of(lowered_letters());
+    std::vector<Lowered> all;
+    std::uint32_t at = 0;
+    for (std::size_t i = 0; i < numbers.size(); i += 4) {
+      const std::uint32_t first = at + numbers[i];
+      const auto added = static_cast<std::int32_t>(numbers[i + 3] / 2);
+      at = first + numbers[i + 1];
+      all.push_back({first, at, numbers[i + 2], numbers[i + 3] % 2 == 1 ? -added : added});
+    }
+    return all;
+  }();
+  return runs;
 }
 
 Properties properties_of(std::uint32_t code) {

@@ -57,13 +57,19 @@ inline constexpr std::uint32_t kCodes = 0x110000;
 
 constexpr Properties bit(Property property) { return Properties{1} << static_cast<int>(property); }
 
-// Made by scripts/unicode-classes: the sets of properties that characters have, and runs of characters with the same
-// set, in order, each as its length · 256 + the set's place.
-std::span<const Properties> property_sets();
-std::span<const std::uint32_t> property_run_lengths();
+// Tables that scripts/unicode-classes has made are numbers to base 26: capital letters, and a small one for the last
+// digit of each.
+std::vector<std::uint32_t> numbers_of(std::string_view letters);
 
-// The same runs as they are looked up: each as its first code point · 256 + a value.
-std::vector<std::uint32_t> starts_of_runs(std::span<const std::uint32_t> lengths);
+// Made so: the sets of properties that characters have, and runs of characters with the same set, in order, each as its
+// length and the set's place; and for each of lowered_runs() what its first adds to the last of the one before, its
+// last to its first, its step, and twice what is added, and one where that is below 0.
+std::span<const Properties> property_sets();
+std::string_view property_run_letters();
+std::string_view lowered_letters();
+
+// Runs of a length and a value as they are looked up: each as its first code point · 256 + the value.
+std::vector<std::uint32_t> starts_of_runs(std::string_view letters);
 std::uint32_t value_in_runs(std::span<const std::uint32_t> starts, std::uint32_t code);
 std::span<const std::uint32_t> property_runs();
 

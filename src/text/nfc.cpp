@@ -27,7 +27,7 @@ struct Letter {
 };
 
 std::uint8_t combining_class(std::uint32_t code) {
-  static const auto starts = starts_of_runs(combining_run_lengths());
+  static const auto starts = starts_of_runs(combining_run_letters());
   return static_cast<std::uint8_t>(value_in_runs(starts, code));
 }
 
@@ -41,7 +41,7 @@ const std::vector<Decomposition>& decompositions() {
   static const auto all = [] {
     std::vector<Decomposition> found;
     std::uint32_t code = 0;
-    const auto numbers = decomposition_numbers();
+    const auto numbers = numbers_of(decomposition_letters());
     const std::size_t count = numbers.size() / 3;
     for (std::size_t i = 0; i < count; ++i) {
       code += numbers[i] / 2;
