@@ -4,7 +4,6 @@
 #include "attn/error.hpp"
 #include "attn/language_model.hpp"
 #include "core/rows.hpp"
-#include "lm/hybrid_layer.hpp"
 #include "lm/names.hpp"
 #include "ops/dense.hpp"
 
@@ -20,7 +19,10 @@ std::unique_ptr<RecurrentLayer> recurrent_of(const LanguageModelConfig& c, const
   ModuleConfig a;
   a.d_in = a.d_out = c.width;
   a.precision = c.precision, a.initialise = false;
-  if (c.gated_delta) return make_hybrid_layer(a, *c.gated_delta, rng, prefix, names_of(c.family).of_recurrent);
+  if (c.gated_delta) {
+    a.out_bias = false;
+    return std::make_unique<RecurrentLayer>(a, *c.gated_delta, rng, prefix, names_of(c.family).of_recurrent);
+  }
   a.num_heads = c.heads, a.epsilon = c.epsilon;
   a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
   return std::make_unique<GatedDeltaNet>(a, rng, kConvolution, prefix);
