@@ -4,7 +4,6 @@
 #include <limits>
 #include <vector>
 
-#include "attention/blocks.hpp"
 #include "attention/pieces.hpp"
 #include "attention/relative_bias.hpp"
 #include "attention/score_tiles.hpp"
@@ -65,6 +64,26 @@ Tensor with_sink(const Tensor& masked, const Tensor& sinks, const Sizes& p) {
   if (!sinks.defined()) return masked;
   const Tensor column = sinks.to(masked.dtype()).expand({masked.size(0), p.hq, p.tq, 1});
   return concat_last(std::vector<Tensor>{masked, column});
+}
+
+// The block-sparse part of a mask, cell by cell: (b or 1, hq or 1, tq, tk) boolean.
+Tensor block_cells(const Sizes& p, const Mask& mask) {
+  const auto size = [&](std::size_t dim, std::int64_t full) {  // 1 where the mask repeats
+    const Shape& shape = mask.block_keep.shape();
+    return shape.size() + dim < 4 || shape[shape.size() + dim - 4] == 1 ? std::int64_t{1} : full;
+  };
+  const Tensor blocks = mask.block_keep.expand(block_shape(p, mask));
+  Tensor keep = Tensor::empty({size(0, p.batch), size(1, p.hq), p.tq, p.tk}, DType::boolean);
+  bool* cell = keep.data<bool>();
+  for (std::int64_t b = 0; b < (p.batch == 0 ? 0 : keep.size(0)); ++b) {
+    for (std::int64_t h = 0; h < (p.hq == 0 ? 0 : keep.size(1)); ++h) {
+      for (std::int64_t i = 0; i < p.tq; ++i) {
+        const Tensor row = blocks.select(0, b).select(0, h).select(0, i / mask.block_query);
+        for (std::int64_t j = 0; j < p.tk; ++j) *cell++ = row.data<bool>()[j / mask.block_key * row.stride(0)];
+      }
+    }
+  }
+  return keep;
 }
 
 Tensor masked(Tensor s, const Sizes& p, const AttentionOptions& options) {
