@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Tables that a script has made, what this processor or this build does not compile, and the printing of help.
-LEFT_OUT = re.compile(r"src/text/(?:nfc_data|class_runs)\.cpp|src/io/no_npz\.cpp|src/kernels/amx/|tools/attn/help/"
+LEFT_OUT = re.compile(r"src/text/(?:nfc_data|class_runs)\.cpp|src/io/no_npz\.cpp|src/kernels/amx/|tools/attn/(?:help|completions)"
                       r"|src/report/html/page/|src/web/|tools/attn/check/printed/|python/attn/(__main__|_types|_typed_options)\.py")
 
 HIDDEN = "\x01"

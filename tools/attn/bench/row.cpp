@@ -12,13 +12,6 @@
 namespace attn::tool {
 namespace {
 
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream text(line.substr(0, line.find('#')));
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) words.push_back(word);
-  return words;
-}
-
 std::int64_t parse_size(const std::string& text, const std::string& shape) {
   constexpr std::int64_t most = 1 << 24;  // so that products of a few sizes fit
   const std::int64_t size = number_in<std::int64_t>(text).value_or(0);
@@ -52,7 +45,7 @@ std::vector<Row> parse_rows(std::string_view list, const std::string& name) {
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    const auto words = words_of(line);
+    const auto words = words_of(line.substr(0, line.find('#')));
     if (words.empty()) continue;
     try {
       rows.push_back(parse_row(words));

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
+#include <sstream>
 
 #include "common/terminal.hpp"
 
@@ -132,6 +134,11 @@ std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text) {
     numbers.push_back(*number);
   }
   return numbers;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
 }
 
 std::vector<std::string> lines_of(std::string_view text) {

@@ -74,6 +74,8 @@ std::optional<T> number_in(std::string_view text) {
 std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text);
 // The parts of a text between the places where the character stands: "a,b" is "a" and "b".
 std::vector<std::string> split(std::string_view text, char at);
+// Its words, between white space.
+std::vector<std::string> words_of(std::string_view text);
 // Its lines; the last one need not end.
 std::vector<std::string> lines_of(std::string_view text);
 std::string joined(const std::vector<std::string>& parts, std::string_view between);

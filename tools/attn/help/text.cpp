@@ -15,16 +15,6 @@ namespace {
 // Where descriptions begin; in a narrow terminal they stand below what they describe.
 std::size_t description_column() noexcept { return text_columns() < 60 ? 6 : 24; }
 
-std::vector<std::string> words_of(std::string_view line) {
-  std::vector<std::string> words;
-  while (!line.empty()) {
-    const std::size_t end = std::min(line.find(' '), line.size());
-    if (end > 0) words.emplace_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return words;
-}
-
 // Each line filled to the width, from the column on that the first one begins at. A line that begins with a space stays
 // as it is if it fits, or if it is a command, and so does one that has columns of its own and fits.
 std::string filled(std::string_view text, std::size_t column) {
