@@ -28,27 +28,8 @@ std::unique_ptr<RecurrentLayer> recurrent_of(const LanguageModelConfig& c, const
   return std::make_unique<GatedDeltaNet>(a, rng, kConvolution, prefix);
 }
 
-// Likewise. What it does not have is refused there.
-std::unique_ptr<LatentAttention> latent_of(const LanguageModelConfig& c, const LayerConfig& layer, Generator& rng,
-                                           const std::string& prefix) {
-  if (!c.latent || layer.mixer != Mixer::softmax) return nullptr;
+ModuleConfig softmax_config(const LanguageModelConfig& c, const LayerConfig& layer) {
   ModuleConfig a;
-  a.d_in = a.d_out = c.width;
-  a.num_heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim;
-  a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
-  a.query_key_norm = c.query_key_norm, a.norm = c.norm;
-  a.window = layer.window, a.softcap = c.attention_softcap, a.sinks = c.sinks;
-  a.scale = c.attention_scale, a.dropout = c.dropout, a.causal = c.causal;
-  a.precision = c.precision, a.initialise = false;
-  return make_latent_attention(a, *c.latent, rng, prefix);
-}
-
-ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& layer) {
-  ModuleConfig a;
-  if (c.latent || layer.mixer != Mixer::softmax) {
-    a.d_in = a.d_out = 1, a.initialise = false;
-    return a;
-  }
   a.d_in = a.d_out = c.width;
   a.num_heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim;
   a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
@@ -65,6 +46,22 @@ ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& l
   a.precision = c.precision;
   a.initialise = false;
   return a;
+}
+
+ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& layer) {
+  if (!c.latent && layer.mixer == Mixer::softmax) return softmax_config(c, layer);
+  ModuleConfig a;
+  a.d_in = a.d_out = 1, a.initialise = false;
+  return a;
+}
+
+// In place of it, too. What it does not have is refused there.
+std::unique_ptr<LatentAttention> latent_of(const LanguageModelConfig& c, const LayerConfig& layer, Generator& rng,
+                                           const std::string& prefix) {
+  if (!c.latent || layer.mixer != Mixer::softmax) return nullptr;
+  ModuleConfig a = softmax_config(c, layer);
+  a.epsilon = ModuleConfig{}.epsilon;  // of the latents' norms, whatever the config has for the others
+  return make_latent_attention(a, *c.latent, rng, prefix);
 }
 
 FeedForwardConfig feed_forward_config(const LanguageModelConfig& c) {
