@@ -1,7 +1,6 @@
 #include "layout.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "attn/error.hpp"
 

@@ -1,8 +1,6 @@
 // One source for several processors.
 #pragma once
 
-#include <cstddef>
-
 // A function that is compiled for each of these, and whose best for the processor at hand is taken when the program
 // starts. It gives the same bits on each, since no product and sum are contracted (-ffp-contract=off). Other compilers,
 // C libraries and sanitizers, which cannot follow that choice, have the first alone.

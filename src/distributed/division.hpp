@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attn/distributed.hpp"
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 
 namespace attn::distributed {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "attention/fused.hpp"
-#include "attn/error.hpp"
 #include "distributed/partial.hpp"
 #include "distributed/shards.hpp"
 

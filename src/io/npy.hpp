@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstddef>
-#include <span>
 #include <string>
 
 #include "attn/io.hpp"

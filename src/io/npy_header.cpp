@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "attn/error.hpp"
 #include "io/npy.hpp"
 
 namespace attn::io {

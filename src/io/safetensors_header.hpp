@@ -1,7 +1,6 @@
 // The JSON header of a safetensors file.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>

@@ -8,7 +8,6 @@
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "io/file.hpp"
-#include "lm/config_readers.hpp"
 #include "lm/gguf_encoder.hpp"
 #include "lm/stored_tensors.hpp"
 

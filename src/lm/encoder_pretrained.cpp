@@ -6,7 +6,6 @@
 #include <string>
 
 #include "attn/encoder.hpp"
-#include "attn/error.hpp"
 #include "io/file.hpp"
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"

@@ -1,12 +1,8 @@
 #include "lm/gguf_hybrid.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
 #include <vector>
-
-#include "attn/error.hpp"
 
 namespace attn {
 namespace {

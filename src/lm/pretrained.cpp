@@ -2,11 +2,9 @@
 #include "attn/pretrained.hpp"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <set>
 
-#include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "io/safetensors_file.hpp"
 #include "lm/gguf_model.hpp"

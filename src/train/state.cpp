@@ -6,7 +6,6 @@
 #include "attn/gradient_sum.hpp"
 #include "attn/train.hpp"
 #include "attn/weight_shards.hpp"
-#include "train/share.hpp"
 
 namespace attn {
 namespace {

@@ -13,7 +13,6 @@
 #include "bench/report.hpp"
 #include "bench/shapes.hpp"
 #include "common/format.hpp"
-#include "common/json.hpp"
 #include "common/processor.hpp"
 #include "common/ranks.hpp"
 #include "common/status_line.hpp"

@@ -15,7 +15,6 @@
 #include "common/command_line.hpp"
 #include "common/format.hpp"
 #include "common/ranks.hpp"
-#include "common/signals.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "core/memory.hpp"

@@ -11,7 +11,6 @@
 
 #include "attn/chat.hpp"
 #include "attn/cut_cache.hpp"
-#include "attn/error.hpp"
 #include "attn/pretrained.hpp"
 #include "common/conversations.hpp"
 #include "common/fingerprint.hpp"

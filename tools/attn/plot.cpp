@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
 #include "common/choice.hpp"

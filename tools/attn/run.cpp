@@ -13,7 +13,6 @@
 #include "common/json.hpp"
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
-#include "core/escape.hpp"
 #include "io/writers.hpp"
 #include "report/utf8.hpp"
 #include "verbs.hpp"

@@ -17,7 +17,6 @@
 #include "common/plans.hpp"
 #include "common/ranks.hpp"
 #include "common/terminal.hpp"
-#include "core/escape.hpp"
 #include "io/writers.hpp"
 #include "verbs.hpp"
 

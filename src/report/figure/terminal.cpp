@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "attn/error.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/text.hpp"
 #include "report/figure/validate.hpp"

@@ -1,8 +1,6 @@
 // Tensors of a report as JSON: exact for short inputs, small for long ones.
 #pragma once
 
-#include <string_view>
-
 #include "report/html/blocks.hpp"
 #include "report/html/health.hpp"
 #include "report/html/json.hpp"

@@ -2,7 +2,6 @@
 #include "attn/report.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"

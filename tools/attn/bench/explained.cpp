@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
-#include <vector>
 
 #include "common/format.hpp"
 #include "common/inputs.hpp"

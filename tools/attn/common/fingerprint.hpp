@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 
 namespace attn::tool {
 

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "attn/error.hpp"
 #include "experiment/measures.hpp"
 #include "experiment/tell.hpp"
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
-#include "attn/error.hpp"
 #include "common/terminal.hpp"
 #include "experiment/tell.hpp"
 

@@ -3,7 +3,6 @@
 #include <numbers>
 
 #include "attn/linear_attention.hpp"
-#include "common/arithmetic.hpp"
 #include "common/format.hpp"
 #include "explain/walk.hpp"
 

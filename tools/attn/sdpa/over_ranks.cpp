@@ -11,7 +11,6 @@
 #include "common/plans.hpp"
 #include "common/ranks.hpp"
 #include "common/terminal.hpp"
-#include "core/escape.hpp"
 #include "io/rows_file.hpp"
 #include "io/shared_file.hpp"
 #include "sdpa/sdpa.hpp"

@@ -10,7 +10,6 @@
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/ranks.hpp"
-#include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/output_folder.hpp"
 #include "io/safetensors_file.hpp"
