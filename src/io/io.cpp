@@ -37,19 +37,6 @@ NamedTensors named(std::string name, const Tensor& tensor) {
   return result;
 }
 
-// Returns the format that the extension promises.
-std::optional<Format> format_by_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (extension == ".npy") return Format::npy;
-  if (extension == ".csv") return Format::csv;
-  if (extension == ".npz") return Format::npz;
-  if (extension == ".safetensors") return Format::safetensors;
-  if (extension == ".gguf") return Format::gguf;
-  return std::nullopt;
-}
-
 // Throws Error (argument) for a name without a known extension.
 Format format_to_write(const std::filesystem::path& path) {
   if (path == "-") return Format::npy;
@@ -135,6 +122,18 @@ NamedTensors load_named(const std::filesystem::path& path, std::string_view name
 }
 
 }  // namespace
+
+std::optional<Format> format_by_name(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (extension == ".npy") return Format::npy;
+  if (extension == ".csv") return Format::csv;
+  if (extension == ".npz") return Format::npz;
+  if (extension == ".safetensors") return Format::safetensors;
+  if (extension == ".gguf") return Format::gguf;
+  return std::nullopt;
+}
 
 const Tensor* NamedTensors::find(std::string_view name) const noexcept {
   const auto found =

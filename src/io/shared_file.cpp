@@ -16,13 +16,7 @@
 namespace attn::io {
 namespace {
 
-std::string extension_of(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return extension;
-}
-
-bool is_npy(const std::filesystem::path& path) { return extension_of(path) == ".npy"; }
+bool is_npy(const std::filesystem::path& path) { return format_by_name(path) == Format::npy; }
 
 // A file of .npy has no bfloat16.
 DType stored(const std::filesystem::path& path, DType dtype) {
@@ -35,7 +29,7 @@ std::string header_of(const std::filesystem::path& path, const Shape& shape, DTy
   // This tensor has the sizes, without their memory.
   const Tensor like = shape.numel() == 0 ? Tensor::empty(shape, dtype) : Tensor::zeros(ones, dtype).expand(shape);
   if (is_npy(path)) return npy_header(like);
-  if (extension_of(path) != ".safetensors") {
+  if (format_by_name(path) != Format::safetensors) {
     throw Error(Error::Kind::argument, "save_tensor", "a path that ends in .npy or .safetensors, for several ranks",
                 source_name(path));
   }
