@@ -6,6 +6,7 @@
 #include "core/rows.hpp"
 #include "lm/names.hpp"
 #include "ops/dense.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 namespace {
@@ -181,13 +182,8 @@ void Block::set_texts(const Tensor& starts) {
 
 std::vector<Parameter*> Block::parameters() {
   const Branch &a = attention_branch_, &f = feed_forward_branch_;
-  std::vector<Parameter*> all;
-  for (Module* part : std::initializer_list<Module*>{a.pre.get(), &mixer(), a.post.get(), a.sum.get(), f.pre.get(),
-                                                     &feed_forward, f.post.get(), f.sum.get()}) {
-    if (!part) continue;
-    for (Parameter* p : part->parameters()) all.push_back(p);
-  }
-  return all;
+  return parameters_of(
+      {a.pre.get(), &mixer(), a.post.get(), a.sum.get(), f.pre.get(), &feed_forward, f.post.get(), f.sum.get()});
 }
 
 void Block::train(bool on) {

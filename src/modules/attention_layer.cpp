@@ -130,13 +130,8 @@ AttentionLayer::AttentionLayer(const ModuleConfig& config, Generator& rng, std::
 }
 
 std::vector<Parameter*> AttentionLayer::parameters() {
-  std::vector<Parameter*> all;
-  const auto add = [&](Module* part) {
-    if (!part) return;
-    for (Parameter* p : part->parameters()) all.push_back(p);
-  };
-  for (const auto* part : {&query_, &key_, &value_, &out_}) add(part->get());
-  for (const auto* part : {&query_norm_, &key_norm_}) add(part->get());
+  std::vector<Parameter*> all =
+      parameters_of({query_.get(), key_.get(), value_.get(), out_.get(), query_norm_.get(), key_norm_.get()});
   if (config_.sinks) all.push_back(&sinks_);
   return all;
 }

@@ -143,14 +143,8 @@ std::unique_ptr<LatentAttention> make_latent_attention(const ModuleConfig& confi
 }
 
 std::vector<Parameter*> LatentAttention::parameters() {
-  std::vector<Parameter*> all;
-  const auto add = [&](Module* part) {
-    if (!part) return;
-    for (Parameter* p : part->parameters()) all.push_back(p);
-  };
-  add(query_down_.get()), add(query_norm_.get()), add(query_up_.get());
-  add(down_.get()), add(norm_.get()), add(up_.get()), add(out_.get());
-  return all;
+  return parameters_of(
+      {query_down_.get(), query_norm_.get(), query_up_.get(), down_.get(), norm_.get(), up_.get(), out_.get()});
 }
 
 KVCacheConfig LatentAttention::cache_config(std::int64_t batch, DType dtype) const {

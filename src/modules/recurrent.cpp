@@ -167,17 +167,13 @@ RecurrentLayer::RecurrentLayer(Kind kind, const ModuleConfig& checked, const Gat
 }
 
 std::vector<Parameter*> RecurrentLayer::parameters() {
-  std::vector<Parameter*> all;
-  for (const auto* part : {&query_, &key_, &value_, &beta_, &alpha_, &gate_}) {
-    if (*part)
-      for (Parameter* p : (*part)->parameters()) all.push_back(p);
-  }
+  std::vector<Parameter*> all =
+      parameters_of({query_.get(), key_.get(), value_.get(), beta_.get(), alpha_.get(), gate_.get()});
   if (kind_ == Kind::gated_delta) all.insert(all.end(), {&a_log_, &dt_bias_});
   if (sizes_.convolution > 0) all.push_back(&conv_);
   if (norm_) all.push_back(&norm_->weight);
   if (gated_norm_) all.push_back(&gated_norm_->norm.weight);
-  if (out_)
-    for (Parameter* p : out_->parameters()) all.push_back(p);
+  for (Parameter* p : parameters_of({out_.get()})) all.push_back(p);
   return all;
 }
 

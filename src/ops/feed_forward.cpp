@@ -69,13 +69,6 @@ Tensor FeedForward::backward(const Tensor& dy, const Tensor& x) {
   return linear_backward(up, d.up, x, DType::f32, dx);
 }
 
-std::vector<Parameter*> FeedForward::parameters() {
-  std::vector<Parameter*> all;
-  if (gate) all = gate->parameters();
-  for (Linear* layer : {&up, &down}) {
-    for (Parameter* p : layer->parameters()) all.push_back(p);
-  }
-  return all;
-}
+std::vector<Parameter*> FeedForward::parameters() { return parameters_of({gate ? &*gate : nullptr, &up, &down}); }
 
 }  // namespace attn

@@ -13,6 +13,15 @@ void require_gradient(const char* op, const Tensor& dz, const Shape& shape, DTyp
     throw Error(Error::Kind::dtype, op, "dz of dtype float32", name(dz.dtype()), "convert it to float32");
 }
 
+std::vector<Parameter*> parameters_of(std::initializer_list<Module*> parts) {
+  std::vector<Parameter*> all;
+  for (Module* part : parts) {
+    const std::vector<Parameter*> own = part ? part->parameters() : std::vector<Parameter*>{};
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
 void accumulate(Parameter& parameter, const Tensor& grad) {
   if (!parameter.requires_grad) return;
   if (!parameter.grad.defined()) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "attn/module.hpp"
@@ -59,6 +61,9 @@ inline void require_forward(const char* op, bool done) {
 
 // dz, with its batch: of the output's shape, float32 or as the output is stored.
 void require_gradient(const char* op, const Tensor& dz, const Shape& shape, DType stored = DType::f32);
+
+// Those of all parts that are there, which are not null, in their order.
+std::vector<Parameter*> parameters_of(std::initializer_list<Module*> parts);
 
 // parameter.grad += grad, where it requires one; grad may be undefined where it does not.
 void accumulate(Parameter& parameter, const Tensor& grad);
