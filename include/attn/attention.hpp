@@ -116,9 +116,9 @@ struct AttentionOptions {
 };
 
 struct AttentionResult {
-  Tensor output;   // (b, hq, tq, dv)
-  Tensor lse;      // (b, hq, tq) log Σ exp of the masked scores and the sink; -inf where there is nothing to sum
-  Tensor weights;  // (b, hq, tq or n, tk) before dropout, if asked for
+  Tensor output;        // (b, hq, tq, dv)
+  Tensor lse;           // (b, hq, tq) log Σ exp of the masked scores and the sink; -inf where there is nothing to sum
+  Tensor weights = {};  // (b, hq, tq or n, tk) before dropout, if asked for
 };
 
 // Shapes are q (b, hq, tq, d), k (b, hkv, tk, d) and v (b, hkv, tk, dv), d >= 1, of one floating dtype and any strides.
@@ -138,9 +138,9 @@ AttentionResult merge(std::span<const Tensor> outputs, std::span<const Tensor> l
 
 struct AttentionGradient {
   Tensor q, k, v;
-  Tensor bias;           // when options.mask.bias is defined, in its own (broadcast) shape
-  Tensor sinks;          // when options.sinks is defined
-  Tensor relative_bias;  // of the table, when it is defined
+  Tensor bias = {};           // when options.mask.bias is defined, in its own (broadcast) shape
+  Tensor sinks = {};          // when options.sinks is defined
+  Tensor relative_bias = {};  // of the table, when it is defined
 };
 
 // The gradients of attention() for d_output (b, hq, tq, dv), with the same options. A gradient that leaves its dtype's

@@ -58,7 +58,7 @@ nb::tuple backward(nb::handle d_output, const nb::tuple& inputs, nb::handle outp
   const Array out = read(output, op, "output", with), sums = read(lse, op, "lse", with);
   AttentionOptions& o = in.options.options;
   o.output_dtype.reset();  // gradients are of the inputs' dtype
-  const AttentionResult given{out.tensor, sums.tensor, {}};
+  const AttentionResult given{out.tensor, sums.tensor};
   const auto grad =
       without_gil([&] { return attention_backward(d.tensor, in.q.tensor, in.k.tensor, in.v.tensor, o, given); });
   in.options.check_score_function();

@@ -169,7 +169,7 @@ nb::tuple backward(nb::handle ranks, nb::handle d_output, const nb::tuple& input
     out = read(output, kOp, "output", with), sums = read(lse, kOp, "lse", with);
     return read_all;
   });
-  const AttentionResult results{out.tensor, sums.tensor, {}};
+  const AttentionResult results{out.tensor, sums.tensor};
   const auto grad = without_gil([&] {
     return dist::attention_backward(transport, d.tensor, all.in.q.tensor, all.in.k.tensor, all.in.v.tensor, all.options,
                                     results);

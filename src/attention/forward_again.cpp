@@ -72,7 +72,7 @@ void compute_again(const Call& call, const Sizes& p, const AttentionOptions& opt
     AttentionOptions own = options;
     own.precision = Precision::highest;
     const Call clean(without_specials(call.q), without_specials(call.k), without_specials(call.v), p, own);
-    AttentionResult found{Tensor::empty(p.output_shape()), Tensor::empty(result.lse.shape()), {}};
+    AttentionResult found{Tensor::empty(p.output_shape()), Tensor::empty(result.lse.shape())};
     run_forward(clean, found);
     for_each_row(call, p, [&](const RowPlace& row, std::int64_t at) {
       if (!by_kernels[static_cast<std::size_t>(at)]) return;

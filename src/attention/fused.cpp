@@ -60,8 +60,8 @@ namespace {
 template <class WithKeys>
 AttentionResult forward(const Call& call, const Sizes& p, const AttentionOptions& options, const WithKeys& with_keys,
                         const Tensor& lse_rest) {
-  AttentionResult result{
-      empty_like(call.q, p.output_shape(), output_dtype(call.q, options)), Tensor::empty({p.batch, p.hq, p.tq}), {}};
+  AttentionResult result{empty_like(call.q, p.output_shape(), output_dtype(call.q, options)),
+                         Tensor::empty({p.batch, p.hq, p.tq})};
   if (!run_forward(call, result, lse_rest)) {
     compute_again(with_keys(), p, options, result);
     if (lse_rest.defined()) lse_rest.fill(0);  // of rows that are others now

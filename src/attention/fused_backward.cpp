@@ -106,12 +106,8 @@ bool has_far(const Tensor& lse) {
 
 Gradients run_backward(const Call& call, const Sizes& p, const AttentionOptions& options, const Incoming& in,
                        DType dtype) {
-  Gradients all{{empty_like(call.q, call.q.shape(), dtype),
-                 empty_like(call.k, call.k.shape(), dtype),
-                 empty_like(call.v, call.v.shape(), dtype),
-                 {},
-                 {},
-                 {}}};
+  Gradients all{{empty_like(call.q, call.q.shape(), dtype), empty_like(call.k, call.k.shape(), dtype),
+                 empty_like(call.v, call.v.shape(), dtype)}};
   AttentionGradient& grad = all.grad;
   if (options.mask.key_lengths.defined()) {
     for (const Piece& piece : call.pieces) clear_padding(piece, grad);

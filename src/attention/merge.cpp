@@ -94,7 +94,7 @@ AttentionResult merge(std::span<const Tensor> outputs, std::span<const Tensor> l
                    store_row({&whole, 1}, lse, row);
                  }
                });
-  return {output, lse, {}};
+  return {output, lse};
 }
 
 }  // namespace attn

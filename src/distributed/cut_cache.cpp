@@ -191,11 +191,10 @@ AttentionResult CutCache::own_part(const Tensor& q, std::optional<std::int64_t> 
     return attention_to_merge(q, own_, item, own);
   }
   const AttentionResult part{Tensor::zeros({q.size(0), q.size(1), q.size(2), config_.value_dim}),
-                             Tensor::full({q.size(0), q.size(1), q.size(2)}, kMinusInfinity, DType::f64),
-                             {}};
+                             Tensor::full({q.size(0), q.size(1), q.size(2)}, kMinusInfinity, DType::f64)};
   for (std::int64_t b = 0; b < q.size(0); ++b) {
     const auto of_item = [b](const Tensor& t) { return t.slice(0, b, b + 1); };
-    add_item(of_item(q), item.value_or(b), options, {of_item(part.output), of_item(part.lse), {}});
+    add_item(of_item(q), item.value_or(b), options, {of_item(part.output), of_item(part.lse)});
   }
   return part;
 }
@@ -214,8 +213,7 @@ AttentionResult CutCache::attend(const Tensor& q, std::optional<std::int64_t> it
   const Shape shape{q.size(0), q.size(1), q.size(2), config_.value_dim};
   if (options.sinks.defined()) all.add_sinks(options.sinks, shape);
   AttentionResult result{Tensor::empty(shape, options.output_dtype.value_or(q.dtype())),
-                         Tensor::empty({shape[0], shape[1], shape[2]}),
-                         {}};
+                         Tensor::empty({shape[0], shape[1], shape[2]})};
   all.store(result.output, result.lse);
   return result;
 }

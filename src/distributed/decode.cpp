@@ -30,11 +30,11 @@ AttentionResult decode(Transport& transport, const Tensor& q, const Tensor& k, c
                        const Options& options) {
   Call call = agree(transport, q, k, v, options, Kind::decode);
   const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)}, rows{q.size(0), q.size(1), q.size(2)};
-  const AttentionResult part{Tensor::empty(shape, call.wide()), Tensor::empty(rows, DType::f64), {}};
+  const AttentionResult part{Tensor::empty(shape, call.wide()), Tensor::empty(rows, DType::f64)};
   own_part(call, q, k, v).store(part.output, part.lse);
   Partial result = merged_over_ranks(transport, part);
   if (call.options.sinks.defined()) result.add_sinks(call.options.sinks, shape);
-  AttentionResult out{Tensor::empty(shape, call.output_dtype()), Tensor::empty(rows, call.wide()), {}};
+  AttentionResult out{Tensor::empty(shape, call.output_dtype()), Tensor::empty(rows, call.wide())};
   result.store(out.output, out.lse);
   return out;
 }

@@ -139,7 +139,7 @@ struct Side {
   Tensor d_output, q, k, v, output, lse;
 
   AttentionGradient gradient(const Part& part, const AttentionOptions& options) const {
-    const AttentionResult forward{queries_of(output, part), queries_of(lse, part, kNothing), {}};
+    const AttentionResult forward{queries_of(output, part), queries_of(lse, part, kNothing)};
     return attn::attention_backward(queries_of(d_output, part), queries_of(q, part), keys_of(k, part), keys_of(v, part),
                                     options, forward);
   }
@@ -167,10 +167,7 @@ void add_shared(const Call& call, Heads heads, const AttentionGradient& part, co
 AttentionGradient zeros(const Call& call, const Incoming& in) {
   AttentionGradient grad{Tensor::zeros(in.q.shape(), call.output_dtype()),
                          Tensor::zeros(in.k.shape(), call.output_dtype()),
-                         Tensor::zeros(in.v.shape(), call.output_dtype()),
-                         {},
-                         {},
-                         {}};
+                         Tensor::zeros(in.v.shape(), call.output_dtype())};
   const auto like = [](const Tensor& t) { return t.defined() ? Tensor::zeros(t.shape(), DType::f64) : Tensor{}; };
   grad.bias = like(call.options.mask.bias), grad.sinks = like(call.options.sinks);
   grad.relative_bias = like(call.options.relative_bias.table);
@@ -220,8 +217,7 @@ void gradients_of_keys(const Call& call, Heads heads, const AttentionOptions& op
 
 AttentionResult gather_forward(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v) {
   AttentionResult result{Tensor::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, call.output_dtype()),
-                         Tensor::empty({q.size(0), q.size(1), q.size(2)}, call.wide()),
-                         {}};
+                         Tensor::empty({q.size(0), q.size(1), q.size(2)}, call.wide())};
   for_each_piece_of_heads(call, [&](Heads heads) {
     const Tensor all_k = whole_rows(call.transport, call.keys(), key_heads(k, heads)),
                  all_v = whole_rows(call.transport, call.keys(), key_heads(v, heads));

@@ -27,7 +27,7 @@ AttentionResult unpacked(const Tensor& rows, const Shape& shape) {
   const std::int64_t dv = shape[3];
   const Tensor lse = rows.select(1, dv).to(DType::f64).contiguous(), low = rows.select(1, dv + 1).to(DType::f64);
   for (std::int64_t i = 0; i < lse.numel(); ++i) lse.data<double>()[i] += low.at({i});
-  return {rows.slice(1, 0, dv).contiguous().view(shape), lse.view({shape[0], shape[1], shape[2]}), {}};
+  return {rows.slice(1, 0, dv).contiguous().view(shape), lse.view({shape[0], shape[1], shape[2]})};
 }
 
 // Merges the parts of all ranks, for a share of the rows.
@@ -35,7 +35,7 @@ Tensor merged(const std::vector<Tensor>& parts, std::int64_t dv) {
   Partial partial;
   const Shape shape{1, 1, parts[0].size(0), dv};
   for (const Tensor& part : parts) partial.add(unpacked(part, shape));
-  const AttentionResult all{Tensor::empty(shape, parts[0].dtype()), Tensor::empty({1, 1, shape[2]}, DType::f64), {}};
+  const AttentionResult all{Tensor::empty(shape, parts[0].dtype()), Tensor::empty({1, 1, shape[2]}, DType::f64)};
   partial.store(all.output, all.lse);
   return packed(all);
 }

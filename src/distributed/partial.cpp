@@ -62,7 +62,7 @@ void Partial::add(const AttentionResult& part, std::int64_t first, std::int64_t 
 void Partial::add_sinks(const Tensor& sinks, const Shape& output) {
   const Tensor all =
       sinks.to(DType::f64).contiguous().view({sinks.numel(), 1}).expand({output[0], output[1], output[2]});
-  add({Tensor::zeros(output, DType::f64), all.contiguous(), {}});
+  add({Tensor::zeros(output, DType::f64), all.contiguous()});
 }
 
 void Partial::store(const Tensor& output, const Tensor& lse) const {

@@ -87,12 +87,12 @@ struct Sums {
 // Adds to the sums of this rank's queries, and to the gradients of the shard's keys and values.
 void add_gradients(const Call& call, const Incoming& in, const Block& block, std::size_t run, const Sums& sums,
                    const Shard& d_shard) {
-  const AttentionResult forward{rows_of(in.forward.output, block), rows_of(in.forward.lse, block), {}};
+  const AttentionResult forward{rows_of(in.forward.output, block), rows_of(in.forward.lse, block)};
   for_each_piece_of_heads(call, [&](Heads heads) {
     const auto queries = [&](const Tensor& t) { return query_heads(call.problem, t, heads); };
     const AttentionGradient part = attn::attention_backward(
         queries(rows_of(in.d_output, block)), queries(rows_of(in.q, block)), key_heads(block.k, heads),
-        key_heads(block.v, heads), options_of(call, block, heads), {queries(forward.output), queries(forward.lse), {}});
+        key_heads(block.v, heads), options_of(call, block, heads), {queries(forward.output), queries(forward.lse)});
     const auto keys = [&](const Tensor& t) {
       return key_heads(t, heads).slice(2, block.key_row, block.key_row + block.keys.length());
     };
@@ -177,8 +177,7 @@ AttentionResult ring_forward(const Call& call, const Tensor& q, const Tensor& k,
     }
   }
   AttentionResult result{Tensor::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, call.output_dtype()),
-                         Tensor::empty({q.size(0), q.size(1), q.size(2)}, call.wide()),
-                         {}};
+                         Tensor::empty({q.size(0), q.size(1), q.size(2)}, call.wide())};
   std::int64_t row = 0;
   for (std::size_t i = 0; i < own.size(); ++i) {
     const Tensor output = result.output.slice(2, row, row + own[i].length());

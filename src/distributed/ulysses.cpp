@@ -75,24 +75,19 @@ AttentionResult ulysses_forward(const Call& call, const Tensor& q, const Tensor&
   const Ulysses u(call);
   const Tensor all_q = u.queries(q), all_k = u.keys(k), all_v = u.keys(v);
   AttentionResult own{Tensor::empty({q.size(0), 0, all_q.size(2), v.size(3)}, call.output_dtype()),
-                      Tensor::empty({q.size(0), 0, all_q.size(2)}, call.wide()),
-                      {}};
+                      Tensor::empty({q.size(0), 0, all_q.size(2)}, call.wide())};
   if (!u.idle()) own = attn::attention(all_q, all_k, all_v, u.options());
-  return {u.rows_of_queries(own.output), u.rows_of_queries(own.lse), {}};
+  return {u.rows_of_queries(own.output), u.rows_of_queries(own.lse)};
 }
 
 AttentionGradient ulysses_backward(const Call& call, const Incoming& in) {
   const Ulysses u(call);
   const Tensor g = u.queries(in.d_output), q = u.queries(in.q), k = u.keys(in.k), v = u.keys(in.v);
-  const AttentionResult forward{u.queries(in.forward.output), u.queries(in.forward.lse), {}};
-  AttentionGradient own{Tensor::empty(q.shape(), call.output_dtype()),
-                        Tensor::empty(k.shape(), call.output_dtype()),
-                        Tensor::empty(v.shape(), call.output_dtype()),
-                        {},
-                        {},
-                        {}};
+  const AttentionResult forward{u.queries(in.forward.output), u.queries(in.forward.lse)};
+  AttentionGradient own{Tensor::empty(q.shape(), call.output_dtype()), Tensor::empty(k.shape(), call.output_dtype()),
+                        Tensor::empty(v.shape(), call.output_dtype())};
   if (!u.idle()) own = attn::attention_backward(g, q, k, v, u.options(), forward);
-  AttentionGradient grad{u.rows_of_queries(own.q), u.rows_of_keys(own.k), u.rows_of_keys(own.v), {}, {}, {}};
+  AttentionGradient grad{u.rows_of_queries(own.q), u.rows_of_keys(own.k), u.rows_of_keys(own.v)};
   if (call.options.mask.bias.defined()) grad.bias = u.bias_gradient(own.bias);
   if (call.options.sinks.defined()) grad.sinks = u.among_heads(own.sinks, 0, call.options.sinks.shape());
   const Tensor& table = call.options.relative_bias.table;
