@@ -72,7 +72,7 @@ constexpr std::array kKinds{
           R"(\p{N}+)"}},
     Kind{" deepseek-v3 hunyuan-dense joyai-llm hy_v4 ",
          {kThreeDigits, kIdeographs, ATTN_WORDS R"([\r\n]*)" ATTN_LINES}},
-    Kind{" spark2_5 ", {kThreeDigits, kIdeographs, ATTN_WORDS R"(|[\r\n]|\s+(?!\S)|\s+)"}},
+    Kind{" spark2_5 ", {kDigit, kIdeographs, ATTN_WORDS R"(|[\r\n]|\s+(?!\S)|\s+)"}},
     Kind{" falcon ", {R"([\p{P}$+<=>^~|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}},
     Kind{" default ", {R"([\p{P}$+<=>^~|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
     Kind{" bloom poro-chat gpt3-finnish ", {kBloom}},

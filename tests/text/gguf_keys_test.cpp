@@ -71,6 +71,24 @@ TEST(GgufKeys, ATypeThatNoTokenHasIsRefused) {
   }
 }
 
+// The ids are llama.cpp's (llama-cpp-python 0.3.36): Spark's digits stand alone, and DeepSeek's by threes.
+TEST(GgufKeys, DigitsAreCutAsTheNameSays) {
+  const std::pair<const char*, std::vector<std::int64_t>> expected[] = {{"spark2_5", {16, 17, 18, 19}},
+                                                                        {"deepseek-v3", {561, 19}}};
+  for (const auto& [name, ids] : expected) {
+    GgufBytes bytes(read_data("tokenizers/llama3.gguf"));
+    auto& tokens = std::get<std::vector<std::string>>(bytes.metadata.at("tokenizer.ggml.tokens"));
+    ASSERT_EQ(tokens[561], "123");
+    tokens[300] = "12";
+    auto& merges = std::get<std::vector<std::string>>(bytes.metadata.at("tokenizer.ggml.merges"));
+    merges = {"1 2", "12 3"};
+    change(bytes.metadata, "pre", name);
+    const std::string data = bytes.str();
+    const auto parsed = io::Gguf::parse(std::as_bytes(std::span(data.data(), data.size())), "x");
+    EXPECT_EQ(BPETokenizer::parse(parsed).encode("1234", {.add_special_tokens = false}), ids) << name;
+  }
+}
+
 TEST(GgufKeys, EachIsFollowedOrRefused) {
   const Json golden = Json::parse(read_data("gguf_keys.json"));
   std::map<std::string, int> followed, refused;
