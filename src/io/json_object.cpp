@@ -98,13 +98,14 @@ void fail_twice(const std::string& key, const Origin& origin) {
   origin.fail("every key once", in_quotes(key) + " twice");
 }
 
-void require_no_zero_byte(std::string_view text, const Origin& origin) {
+void require_plain_json(std::string_view text, const Origin& origin) {
+  if (text.starts_with("\xef\xbb\xbf")) origin.fail("JSON", "a byte order mark", "save it as UTF-8 without one");
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) fail_json(text, zero + 1, origin);
 }
 
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
                           const Origin& origin) {
-  require_no_zero_byte(text, origin);
+  require_plain_json(text, origin);
   EveryKeyOnce once(origin);
   nlohmann::json json =
       callback ? nlohmann::json::parse(text, callback, false) : nlohmann::json::parse(text, std::ref(once), false);

@@ -24,8 +24,9 @@ struct PassedOver {
 
 // Throws Error (data) that names line and column of the byte, which parsers count from 1.
 [[noreturn]] void fail_json(std::string_view text, std::size_t byte, const Origin& origin);
-// Throws where the text has a zero byte: parsers take it for the end and would not look behind it.
-void require_no_zero_byte(std::string_view text, const Origin& origin);
+// Throws where the text begins with a byte order mark, which JSON does not have and parsers pass over, or has a zero
+// byte: they take it for the end and would not look behind it.
+void require_plain_json(std::string_view text, const Origin& origin);
 [[noreturn]] void fail_twice(const std::string& key, const Origin& origin);  // throws Error (data)
 // Returns what the callback keeps of a text. Without one it returns all of it, and throws where there are more than 64
 // levels or an object has a key twice.

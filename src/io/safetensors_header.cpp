@@ -175,7 +175,7 @@ std::string_view safetensors_name(DType dtype) noexcept {
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, const Origin& origin) {
   if (!json.starts_with('{')) origin.fail("a header that begins with {", in_quotes(json.substr(0, 1)));
-  require_no_zero_byte(json, origin);
+  require_plain_json(json, origin);
   HeaderEvents events(json, origin);
   nlohmann::json::sax_parse(json, &events);
   return events.take();

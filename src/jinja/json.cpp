@@ -168,7 +168,7 @@ std::string repr_list(const Sequence& s) {
 }  // namespace
 
 Value from_json(std::string_view json, const io::Origin& origin) {
-  io::require_no_zero_byte(json, origin);
+  io::require_plain_json(json, origin);
   Reader reader(json, origin);
   Json::sax_parse(json, &reader);
   return std::move(reader.result);

@@ -60,7 +60,7 @@ class VocabEvents : public nlohmann::json_sax<nlohmann::json> {
 
 // Ids are 0 to n - 1, each once, and every byte has one.
 Entries parse_vocab(std::string_view json, const io::Origin& origin) {
-  io::require_no_zero_byte(json, origin);
+  io::require_plain_json(json, origin);
   VocabEvents events(json, origin);
   nlohmann::json::sax_parse(json, &events);
   Entries entries = events.take();

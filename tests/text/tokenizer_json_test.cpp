@@ -331,6 +331,7 @@ TEST(TokenizerFiles, VocabulariesThatLieAreRefused) {
   expect_refused("{}", "model");
   expect_refused(gpt2 + "}", "JSON");
   expect_refused(gpt2 + std::string(1, '\0'), "zero byte");
+  expect_refused("\xef\xbb\xbf" + gpt2, "a byte order mark");  // as by the package
   expect_refused("{\"model\":" + std::string(100000, '['), "deep");
   std::string keys = "{\"k0\":0";
   for (int i = 1; i < 2000; ++i) keys += ",\"k" + std::to_string(i) + "\":0";
