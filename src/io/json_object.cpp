@@ -125,9 +125,10 @@ void require_passed_over(std::string_view key, const JsonObject::Json& value,
     if (at->values.empty()) return;
     const auto values = JsonObject::Json::parse(at->values);
     if (std::ranges::find(values, value) != values.end()) return;
-    origin.fail(
-        std::string(prefix).append(key) + " to be one of " + std::string(at->values) + ": " + std::string(at->reason),
-        shown(value));
+    const std::string name = prefix + std::string(key);
+    origin.fail((values.empty() ? "no " + name : name + " to be one of " + std::string(at->values)) + ": " +
+                    std::string(at->reason),
+                shown(value));
   }
   origin.fail("keys that attn reads, or that change nothing", prefix + excerpt(key) + ": " + shown(value),
               "what it asks for would be passed over; remove it if the model is the same without it");

@@ -16,13 +16,14 @@ namespace {
 namespace files = std::filesystem;
 
 // The keys of sentence_bert_config.json and config_sentence_transformers.json.
-constexpr std::array<io::PassedOver, 5> kSentencePassedOver{
+constexpr std::array<io::PassedOver, 6> kSentencePassedOver{
     {{"__version__ similarity_fn_name prompts", "", "who made the files, and what is chosen by name alone"},
      {"do_lower_case", "[false]", "texts are taken as they stand"},
-     {"default_prompt_name", "[]", "a text that is put before each, which attn embed has none of"},
+     {"default_prompt_name", "[]", "it names a text that is put before each, which attn embed does not do"},
+     {"truncate_dim", "[]", "attn embed gives whole vectors, whose first numbers you can take"},
      {"transformer_task model_type module_output_name",
       R"(["feature-extraction", "SentenceTransformer", "token_embeddings"])", "it would be another kind of model"},
-     {"modality_config model_args tokenizer_args config_args processor_kwargs model_kwargs config_kwargs truncate_dim",
+     {"modality_config model_args tokenizer_args config_args processor_kwargs model_kwargs config_kwargs",
       R"([{}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}])",
       "it would be another kind of model"}}};
 

@@ -55,11 +55,16 @@ def test_a_longer_text_is_cut_or_refused(attn, minilm, minilm_gguf, tmp_path):
         (plain / name).symlink_to(minilm / name)
     ran = attn("embed", "--model", plain, long)  # by the tokenizer's model_max_length
     assert ran.returncode == 0 and "cut to the first 512" in ran.stderr
-    for name, value in (("sentence_bert_config.json", {"do_lower_case": True}), ("sentence_bert_config.json", {"x": 1}),
-                        ("config_sentence_transformers.json", {"default_prompt_name": "query"})):  # fmt: skip
-        (plain / name).write_text(json.dumps(value))
+    sentence, more = "sentence_bert_config.json", "config_sentence_transformers.json"
+    for name, key, value, told in (
+        (sentence, "do_lower_case", True, "do_lower_case"),
+        (sentence, "x", 1, "x: 1"),
+        (more, "default_prompt_name", "query", "expected no default_prompt_name: it names a text"),
+        (more, "truncate_dim", 256, "expected no truncate_dim: attn embed gives whole vectors"),
+    ):
+        (plain / name).write_text(json.dumps({key: value}))
         ran = attn("embed", "--model", plain, "a")
-        assert ran.returncode == 3 and next(iter(value)) in ran.stderr
+        assert ran.returncode == 3 and told in ran.stderr
         (plain / name).unlink()
 
 
