@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "attn/error.hpp"
 #include "jinja/strings.hpp"
@@ -19,6 +20,13 @@ int deeper(int depth, const Value& value) {
   const int inner = value.sequence() ? value.sequence()->depth : value.dict() ? value.dict()->depth() : 0;
   if (inner >= kDeepest) failed("lists in one another, more than 100 deep");
   return std::max(depth, inner + 1);
+}
+
+// The address of what Python tells from another by its identity, or null.
+const void* identity(const Value& value) {
+  const Sequence* s = value.sequence();
+  if (s) return s->kind == Kind::values || s->kind == Kind::generator ? s : nullptr;
+  return value.space() ? static_cast<const void*>(value.space()) : value.shared<Loop>();
 }
 
 }  // namespace
@@ -153,10 +161,12 @@ std::string key_of(const Value& value) {
   }
   if (value.is<None>()) return "none";
   if (value.is<Undefined>()) return "undefined";
-  const List* items = value.list(Kind::tuple);
-  if (!items) failed("a key that is a " + kind_of(value));
-  std::string key = "t";
-  for (const Value& item : *items) {
+  if (const void* address = identity(value)) return "i" + std::to_string(reinterpret_cast<std::uintptr_t>(address));
+  if (value.shared<const Function>()) unsupported("a function as a key");
+  const Sequence* s = value.row();
+  if (!s || s->kind == Kind::list) failed("a key that is a " + kind_of(value));
+  std::string key = s->kind == Kind::range ? "r" : "t";
+  for (const Value& item : s->items) {
     const std::string part = key_of(item);
     charge(part.size());  // a tuple may hold another many times
     key += std::to_string(part.size()) + ":" + part;

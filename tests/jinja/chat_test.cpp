@@ -78,6 +78,7 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ 9000000000000000000 * 2 }}", Error::Kind::data, "beyond 64 bits");
   expect_error("{{ cycler(1) }}", Error::Kind::data, "the name cycler");
   expect_error("{{ messages.append }}", Error::Kind::data, "a function as text");
+  expect_error("{{ messages.append in {} }}", Error::Kind::data, "a function as a key");
   expect_error("\n\n{% if %}", Error::Kind::data, "line 3");
 }
 

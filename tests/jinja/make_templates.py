@@ -97,6 +97,12 @@ SNIPPETS = [
     "{{ 'größer'[1:3] }} {{ 'größer'[::-1] }} {{ [1, 2, 3][-2:] }} {{ 'abc'[5] }} {{ 'größer' | length }}",
     "{{ [1, 'a', \"it's\", none, true, 1.0, (1,), {'k': [2]}] }} {{ 'q\\'\"\\n\\u00e9\\x07' | list }}",
     "{{ {'a': 1}.items() | list }} {{ {'a': 1}.get('b') }} {{ {'items': 1}['items'] }} {{ {'b': 1}.b }} {{ {}.c }}",
+    "{% set d = {range(3): 'r', (1,): 't'} %}{{ range(5) in d }}{{ range(0, 3, 1) in d }}{{ (0, 1, 2) in d }}{{ d[range(3)] }}"
+    "{{ d[range(9)] }}|",
+    "{% set n = namespace() %}{% set d = {n: 'n'} %}{{ n in d }}{{ namespace() in d }}{{ d[n] }}{{ d.values() in d }}"
+    "{{ ([1] | map('string')) in d }}{% for i in [1] %}{{ loop in d }}{% endfor %}",
+    "{{ [1] in {} }}",
+    "{{ {}.keys() in {} }}",
     "{{ missing }}{{ missing is defined }}{{ missing | default('d') }}{{ missing or 'e' }}{{ 'x' if missing }}",
     "{{ missing.a }}",
     "{{ missing + 1 }}",
