@@ -20,8 +20,9 @@ struct ChatMessage {
 };
 
 struct ChatOptions {
-  bool generation_prompt = true;  // ends with the beginning of the model's answer
-  std::optional<std::tm> now{};   // what strftime_now() tells; empty for the clock's time
+  bool generation_prompt = true;                 // ends with the beginning of the model's answer
+  std::optional<std::tm> now{};                  // what strftime_now() tells; empty for the clock's time
+  std::string_view source = "the conversation";  // what errors about the JSON of a conversation call it
 };
 
 // A chat template: a program in Jinja's language, which is run as transformers runs it (sandboxed, trim_blocks,

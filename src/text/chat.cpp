@@ -19,7 +19,7 @@ namespace {
 
 using jinja::Value;
 
-constexpr io::Origin kOrigin{"ChatTemplate", "the conversation"};
+io::Origin origin_of(const ChatOptions& options) { return {"ChatTemplate", options.source}; }
 
 void require_utf8(std::string_view text, std::string_view what) {
   for (const std::string_view c : jinja::characters(text)) {
@@ -46,13 +46,13 @@ constexpr std::array<std::string_view, 12> kArguments{"conversation",
 constexpr std::array<std::string_view, 3> kReasoning{"reasoning_content", "thinking", "reasoning"};
 
 // Without fields that are null, and with the reasoning under all the names that templates read.
-Value message_of(const Value& given, std::size_t number) {
+Value message_of(const Value& given, std::size_t number, const io::Origin& origin) {
   const std::string name = "message " + std::to_string(number);
   const jinja::Dict* fields = given.dict();
-  if (!fields) kOrigin.fail(name + " to be an object", jinja::kind_of(given));
+  if (!fields) origin.fail(name + " to be an object", jinja::kind_of(given));
   const Value* role = fields->find(jinja::text("role"));
   if (!role || !role->text())
-    kOrigin.fail(name + " with a role, such as \"user\"", role ? jinja::kind_of(*role) : "none");
+    origin.fail(name + " with a role, such as \"user\"", role ? jinja::kind_of(*role) : "none");
   const Value* reasoning = nullptr;
   for (const std::string_view field : kReasoning) {
     const Value* value = fields->find(jinja::text(std::string(field)));
@@ -67,9 +67,9 @@ Value message_of(const Value& given, std::size_t number) {
   return jinja::dict(std::move(message));
 }
 
-const jinja::List& list_of(const Value& value, const std::string& name) {
+const jinja::List& list_of(const Value& value, const std::string& name, const io::Origin& origin) {
   const jinja::List* items = value.list(jinja::Sequence::Kind::list);
-  if (!items) kOrigin.fail(name + " to be a list", jinja::kind_of(value));
+  if (!items) origin.fail(name + " to be a list", jinja::kind_of(value));
   return *items;
 }
 
@@ -93,30 +93,31 @@ bool names(const Words& words, const std::string& key) {
 }
 
 // A conversation, as apply_chat_template() hands it to a template.
-Variables variables_of(const Value& given, bool generation_prompt) {
+Variables variables_of(const Value& given, const ChatOptions& options) {
+  const io::Origin origin = origin_of(options);
   Variables all{{"tools", jinja::none()}, {"documents", jinja::none()}};
-  all["add_generation_prompt"] = jinja::boolean(generation_prompt);
+  all["add_generation_prompt"] = jinja::boolean(options.generation_prompt);
   if (const jinja::Dict* fields = given.dict()) {
     for (const auto& [key, value] : fields->entries()) {
       if (std::ranges::count(kArguments, *key.text()) > 0) {
-        kOrigin.fail("messages, tools and other variables of a template", io::in_quotes(*key.text()));
+        origin.fail("messages, tools and other variables of a template", io::in_quotes(*key.text()));
       }
       all[*key.text()] = value;
     }
-    if (!all.contains("messages")) kOrigin.fail("a list of messages", "an object without \"messages\"");
+    if (!all.contains("messages")) origin.fail("a list of messages", "an object without \"messages\"");
   } else {
     all["messages"] = given;
   }
   jinja::List messages;
-  for (const Value& message : list_of(all["messages"], "the messages")) {
-    messages.push_back(message_of(message, messages.size() + 1));
+  for (const Value& message : list_of(all["messages"], "the messages", origin)) {
+    messages.push_back(message_of(message, messages.size() + 1, origin));
   }
-  if (messages.empty()) kOrigin.fail("at least one message", "none");
+  if (messages.empty()) origin.fail("at least one message", "none");
   all["messages"] = jinja::list(std::move(messages));
   for (const char* const name : {"tools", "documents"}) {
     if (all[name].is<jinja::None>()) continue;
-    for (const Value& one : list_of(all[name], name)) {
-      if (!one.dict()) kOrigin.fail(std::string("an object as each of the ") + name, jinja::kind_of(one));
+    for (const Value& one : list_of(all[name], name, origin)) {
+      if (!one.dict()) origin.fail(std::string("an object as each of the ") + name, jinja::kind_of(one));
     }
   }
   return all;
@@ -179,16 +180,17 @@ std::string ChatTemplate::format(std::span<const ChatMessage> messages, const Ch
     fields.set(jinja::text("content"), jinja::text(message.content));
     all.push_back(jinja::dict(std::move(fields)));
   }
-  return program().render(variables_of(jinja::list(std::move(all)), options.generation_prompt), options);
+  return program().render(variables_of(jinja::list(std::move(all)), options), options);
 }
 
 std::string ChatTemplate::format(std::string_view json, const ChatOptions& options) const {
-  return program().render(variables_of(jinja::from_json(json, kOrigin), options.generation_prompt), options);
+  return program().render(variables_of(jinja::from_json(json, origin_of(options)), options), options);
 }
 
 std::vector<std::string> ChatTemplate::unnamed(std::string_view json) const {
-  const Value given = jinja::from_json(json, kOrigin);
-  variables_of(given, true);  // throws for another shape
+  const io::Origin origin = origin_of({});
+  const Value given = jinja::from_json(json, origin);
+  variables_of(given, {});  // throws for another shape
   std::vector<std::string> found;
   Words words = program().words;
   const auto look = [&](const Value& object, const char* named_elsewhere, const std::string& where) {
@@ -205,7 +207,7 @@ std::vector<std::string> ChatTemplate::unnamed(std::string_view json) const {
     messages = *variables->find(jinja::text("messages"));
   }
   std::size_t number = 0;
-  for (const Value& message : list_of(messages, "the messages")) {
+  for (const Value& message : list_of(messages, "the messages", origin)) {
     look(message, "role", " of message " + std::to_string(++number));
   }
   return found;
@@ -216,7 +218,7 @@ std::optional<std::int64_t> ChatTemplate::end_of_turn(const Tokenizer& tokenizer
   const std::array<ChatMessage, 2> turns{ChatMessage{"user", "QUESTION"}, {"assistant", std::string(answer)}};
   std::string text;
   try {
-    text = format(turns, {.generation_prompt = false, .now = {}});
+    text = format(turns, {.generation_prompt = false});
   } catch (const Error&) {
     return {};
   }

@@ -49,6 +49,13 @@ TEST_F(Tokens, OfAConversation) {
     {"role": "user", "content": "a", "nam": "c"}], "tools": [], "add_generation_prompt": true, "enable_thinkng": true})";
   EXPECT_THAT(run("attn tokens --tokenizer . --messages messages.json").err,
               HasSubstr("does not name enable_thinkng, nam of message 1: is it"));
+  for (const char* const wrong : {"", "3", "[3]", R"([{"content": "a"}])", R"({"messages": [], "tokenize": 1})"}) {
+    std::ofstream(path("messages.json")) << wrong;
+    EXPECT_THAT(run("attn tokens --tokenizer . --messages messages.json").err, HasSubstr("in \"messages.json\""))
+        << wrong;
+    EXPECT_THAT(run("attn tokens --tokenizer . --messages - <messages.json").err, HasSubstr("in standard input"))
+        << wrong;
+  }
   const Ran lacking = chat("{{ messages | groupby('role') }}");
   EXPECT_EQ(lacking.status, 3);
   EXPECT_THAT(lacking.err, HasSubstr("the filter groupby"));

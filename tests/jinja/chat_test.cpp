@@ -174,7 +174,9 @@ TEST(Chat, ConversationsAreReadAsTransformersReadsThem) {
       {R"({"messages": [{"role": "user"}], "continue_final_message": true})", "continue_final_message"},
       {R"([{"role": "user", "n": 18446744073709551616}])", "64 bits"},
       {R"([{"role": "user", "content": "a", "content": "b"}])", "\"content\" twice"},
-      {"[", "JSON"},
+      {"[", "JSON; found its end at line 1, column 2 in the conversation"},
+      {"\xef\xbb\xbf[{\"role\": \"user\"}]",
+       "found a byte order mark in the conversation; save it as UTF-8 without one"},
   };
   for (const auto& [json, told] : wrong) {
     try {

@@ -74,6 +74,7 @@ TEST_F(GenerateOverRanks, OneRankTellsWhatIsWrong) {
   refused(on(3, line + "nowhere.safetensors"), 3, "rank 0 of 3: [--model]");
   refused(on(3, line + "m.safetensors --top-p 5"), 2, "[--top-p]");
   refused(on(3, line + "m.safetensors --bogus"), 2, "--bogus");
+  refused(on(2, "attn generate --model m.safetensors --messages -"), 2, "expected a file, which all ranks read");
   refused(on(3, line + "m.safetensors --temperature $rank"), 2, "expected the command line of rank 0");
   refused(on(2, "attn generate --ids 1,2,3 --tokens 70 --model " + std::string(kReleased) + "llama"), 2,
           "context_length = 64");

@@ -172,6 +172,7 @@ void read_prompts(GenerateFlags& flags, bool has_ranks) {
     refuse("--prompt-file", has_ranks ? "files, which all ranks read" : "standard input (-) once",
            joined(flags.files, " "));
   }
+  if (has_ranks && flags.messages == "-") refuse("--messages", "a file, which all ranks read", "standard input (-)");
   for (const std::string& file : flags.files) {
     flags.prompts.emplace_back(io::as_text(io::read_file(file, "--prompt-file").bytes()));
   }
@@ -380,8 +381,10 @@ void define_generate(Verb& verb, int&) {
       .default_is("the template's own")
       .needs(chat);
   const Option& messages =
-      verb.add_option("--messages FILE", flags->messages,
-                      "Answer the conversation in a file, in the model's chat template, and print only the answer.")
+      verb.add_option(
+              "--messages FILE", flags->messages,
+              "Answer the conversation in a file, in the model's chat template, and print only the answer; - is "
+              "standard input.")
           .default_is("none")
           .not_beside(prompt)
           .not_beside(file);

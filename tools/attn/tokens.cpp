@@ -169,10 +169,11 @@ void define_tokens(Verb& verb, int&) {
   verb.add_option("--system TEXT", flags->system, "The system message that begins the conversation.")
       .default_is("the template's own")
       .needs(chat);
-  const Option& messages = verb.add_option("--messages FILE", flags->messages,
-                                           "Put the conversation in a file into the model's chat template.")
-                               .default_is("none")
-                               .not_beside(text);
+  const Option& messages =
+      verb.add_option("--messages FILE", flags->messages,
+                      "Put the conversation in a file into the model's chat template; - is standard input.")
+          .default_is("none")
+          .not_beside(text);
   Option& plain =
       verb.add_flag("--plain", flags->plain, "Leave out the special tokens that the tokenizer puts around a text.");
   const Option& decode = verb.add_option("--decode IDS", flags->ids, "Print the text of these ids.")

@@ -24,7 +24,8 @@ std::string conversation_in(const std::filesystem::path& file, const Tokenizer& 
   const io::Buffer buffer = io::read_file(file, "--messages");
   const std::string_view json = io::as_text(buffer.bytes());
   const ChatTemplate chat = ChatTemplate::of(tokenizer);
-  const std::string text = chat.format(json);
+  const std::string source = io::source_name(file);
+  const std::string text = chat.format(json, {.source = source});
   if (const auto unnamed = chat.unnamed(json); !unnamed.empty()) {
     const std::string told = "attn: the model's chat template does not name " + escaped(joined(unnamed, ", ")) +
                              ": is it spelt as the template has it?\n";
