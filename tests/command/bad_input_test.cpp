@@ -42,7 +42,10 @@ TEST_F(BadInput, Usage) {
   refused("attn run causal --input x.csv --no-mask=3", kUsage, {"--no-mask", "no value"});
   refused("attn run causal --input x.csv simple", kUsage, {"simple", "attn run --help"});
   refused("attn explain causal --query ''", kUsage, {"--query", "whole number"});
-  refused("attn show causal --item 99999999999999999999", kUsage, {"--item", "99999999999999999999"});
+  refused("attn show causal --item 99999999999999999999", kUsage,
+          {"whole number of 64 bits; found 99999999999999999999"});
+  refused("attn generate --model M --seed 18446744073709551616", kUsage, {"--seed", "whole number of 64 bits"});
+  refused("attn generate --model M --tokens 1e3", kUsage, {"expected a whole number; found 1e3"});
   refused("attn show causal --width 1", kUsage, {"--width", "20 to 10000"});
   refused("attn sdpa --q x.csv --k x.csv --v x.csv --block-size 2", kUsage, {"--block-size", "--blocks"});
   refused("attn run causal --input x.csv --seed one", kUsage, {"--seed", "one"});

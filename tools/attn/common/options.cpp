@@ -17,6 +17,15 @@ const char* read_number(std::string_view text, T& value, const char* expected) {
   return number ? nullptr : expected;
 }
 
+// Digits alone are a whole number, which may be too large.
+template <class T>
+const char* read_whole(std::string_view text, T& value) {
+  const std::string_view digits = text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
+  const bool whole = !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
+  const char* const fitting = sizeof(T) == 4 ? "a whole number of 32 bits" : "a whole number of 64 bits";
+  return read_number(text, value, whole ? fitting : "a whole number");
+}
+
 std::string range_text(double least, double most) {
   const bool endless = most == std::numeric_limits<double>::max();  // infinity is no number to count with
   if (least == std::numeric_limits<double>::denorm_min()) {
@@ -38,13 +47,11 @@ const char* read_value(std::string_view text, std::string& value) {
 }
 
 const char* read_value(std::string_view text, double& value) { return read_number(text, value, "a number"); }
-const char* read_value(std::string_view text, int& value) { return read_number(text, value, "a whole number"); }
-const char* read_value(std::string_view text, std::int64_t& value) {
-  return read_number(text, value, "a whole number");
-}
+const char* read_value(std::string_view text, int& value) { return read_whole(text, value); }
+const char* read_value(std::string_view text, std::int64_t& value) { return read_whole(text, value); }
 
 const char* read_value(std::string_view text, std::uint64_t& value) {
-  if (!text.starts_with('-')) return read_number(text, value, "a whole number");
+  if (!text.starts_with('-')) return read_whole(text, value);
   std::int64_t negative = 0;
   const char* expected = read_value(text, negative);
   value = static_cast<std::uint64_t>(negative);
