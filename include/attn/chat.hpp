@@ -34,8 +34,8 @@ class ChatTemplate {
 
   // `tokens`: the special tokens by the names that templates have for them, {"bos_token", "<s>"}. Throws Error (data).
   static ChatTemplate parse(std::string_view jinja, const Tokens& tokens = {});
-  // The template of a tokenizer's files with their special tokens, and the one for tools where there are two. Throws
-  // Error (data) where there is none.
+  // The template of a tokenizer's files with their special tokens, and the one for tools, of which one may be missing.
+  // Throws Error (data) where there is none.
   static ChatTemplate of(const Tokenizer& tokenizer);
 
   // The conversation as text. Encode it without the tokens that a tokenizer puts around a text, since the template

@@ -126,23 +126,28 @@ Variables variables_of(const Value& given, const ChatOptions& options) {
 }  // namespace
 
 struct ChatTemplate::Program {
-  jinja::Node plain, tools;
-  bool has_tools = false;
+  std::optional<jinja::Node> plain, tools;  // one of them at least
   Words words;
   Variables tokens;
 
+  void take(std::optional<jinja::Node>& place, std::string_view jinja) {
+    require_utf8(jinja, "a chat template");
+    place = jinja::parse(jinja);
+    add_words(jinja, words);
+  }
+
   std::string render(Variables variables, const ChatOptions& options) const {
     for (const auto& [name, token] : tokens) variables.emplace(name, token);
-    const bool with_tools = has_tools && !variables["tools"].is<jinja::None>();
-    return jinja::render(with_tools ? tools : plain, variables, options.now);
+    const auto& chosen = tools && !variables["tools"].is<jinja::None>() ? tools : plain;
+    if (chosen) return jinja::render(*chosen, variables, options.now);
+    throw Error(Error::Kind::data, "ChatTemplate", "a conversation with \"tools\"", "one without",
+                "name the tools: the model's one template, tool_use, is for these");
   }
 };
 
 ChatTemplate ChatTemplate::parse(std::string_view jinja, const Tokens& tokens) {
-  require_utf8(jinja, "a chat template");
   auto program = std::make_shared<Program>();
-  program->plain = jinja::parse(jinja);
-  add_words(jinja, program->words);
+  program->take(program->plain, jinja);
   for (const auto& [name, token] : tokens) program->tokens.emplace(name, jinja::text(token));
   ChatTemplate made;
   made.program_ = std::move(program);
@@ -150,18 +155,16 @@ ChatTemplate ChatTemplate::parse(std::string_view jinja, const Tokens& tokens) {
 }
 
 ChatTemplate ChatTemplate::of(const Tokenizer& tokenizer) {
-  const std::string jinja = tokenizer.chat_template(), tools = tokenizer.chat_template("tool_use");
-  if (jinja.empty()) {
+  const std::string plain = tokenizer.chat_template(), tools = tokenizer.chat_template("tool_use");
+  if (plain.empty() && tools.empty()) {
     throw Error(Error::Kind::data, "ChatTemplate", "a chat template in the model's files", "none",
                 "write the conversation's text yourself");
   }
-  ChatTemplate made = parse(jinja, tokenizer.named_tokens());
-  if (tools.empty()) return made;
-  require_utf8(tools, "a chat template");
   auto program = std::make_shared<Program>();
-  program->plain = jinja::parse(jinja), program->tools = jinja::parse(tools);
-  program->has_tools = true, program->tokens = made.program_->tokens;
-  add_words(jinja, program->words), add_words(tools, program->words);
+  if (!plain.empty()) program->take(program->plain, plain);
+  if (!tools.empty()) program->take(program->tools, tools);
+  for (const auto& [name, token] : tokenizer.named_tokens()) program->tokens.emplace(name, jinja::text(token));
+  ChatTemplate made;
   made.program_ = std::move(program);
   return made;
 }

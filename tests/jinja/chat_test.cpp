@@ -147,6 +147,19 @@ TEST(Chat, ConversationsWithToolsHaveTheirTemplate) {
   EXPECT_EQ(chat.format("{" + messages + R"(, "tools": [{"a": 1}, {"b": 2}]})"), "a 2 tools");
 }
 
+TEST(Chat, ATemplateForToolsAloneTakesThese) {
+  const auto chat = ChatTemplate::of(
+      BPETokenizer::parse(R"({"model": {"vocab": {"a": 0}, "merges": []}, "decoder": {"type": "Fuse"}})",
+                          R"({"chat_template": [{"name": "tool_use", "template": "{{ tools | length }} tools"}]})"));
+  EXPECT_EQ(chat.format(R"({"messages": [{"role": "user"}], "tools": [{"a": 1}]})"), "1 tools");
+  try {
+    chat.format(kHello);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("name the tools"));
+  }
+}
+
 TEST(Chat, TimesAndOptionsReachTheTemplate) {
   std::tm now{};
   now.tm_year = 124, now.tm_mon = 6, now.tm_mday = 6;

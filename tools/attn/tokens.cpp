@@ -114,7 +114,7 @@ void answer_lines(const BPETokenizer& tokenizer, const TokensFlags& flags) {
 // ---- itself ---------------------------------------------------------------------------
 
 std::string chat_of(const BPETokenizer& tokenizer) {
-  if (tokenizer.chat_template().empty()) return "none";
+  if (tokenizer.chat_template().empty() && tokenizer.chat_template("tool_use").empty()) return "none";
   try {
     const auto end = ChatTemplate::of(tokenizer).end_of_turn(tokenizer);
     return end ? "answers end with " + escaped(tokenizer.decode(*end)) : "a template";
