@@ -145,15 +145,21 @@ def dtype_name(dtype: Any, what: str = "dtype") -> str | None:
     return getattr(dtype, "__name__", None) or str(dtype).removeprefix("torch.")
 
 
-def without_gradient(array: Any, op: str, hint: str) -> Any:
-    """The array, which autograd must not follow: no gradient would flow."""
-    if getattr(array, "requires_grad", False) and framework(array) == TORCH:
-        import torch
+def derivative_of(tensor: Any) -> str:
+    """What asks for a derivative of a tensor of PyTorch: "requires_grad", also of torch.func's, or of forward mode; else ""."""
+    import torch
+    from torch.autograd import forward_ad
 
-        if torch.is_grad_enabled():
-            raise ValueError(
-                f"[{op}] expected an array that autograd does not follow; found one with requires_grad; {hint}"
-            )
+    if (tensor.requires_grad and torch.is_grad_enabled()) or torch._C._functorch.is_gradtrackingtensor(tensor):
+        return "requires_grad"
+    forward = forward_ad._current_level >= 0
+    return "a tangent of forward mode" if forward and forward_ad.unpack_dual(tensor).tangent is not None else ""
+
+
+def without_gradient(array: Any, op: str, hint: str) -> Any:
+    """The array, which autograd must not follow: no derivative would come of it."""
+    if array is not None and framework(array) == TORCH and (by := derivative_of(array)):
+        raise ValueError(f"[{op}] expected an array that autograd does not follow; found one with {by}; {hint}")
     return array
 
 

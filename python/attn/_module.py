@@ -175,11 +175,8 @@ class Module:
 
     def _run(self, x: Any, source: Any, with_steps: bool) -> Any:
         x, source = self._embedded(x), self._embedded(source)
-        if framework(x) == TORCH and x.requires_grad:
-            raise ValueError(
-                f"[{type(self).__name__}] expected an input that autograd does not follow; found one with "
-                f"requires_grad; use attn.torch.{type(self).__name__}, or call backward() here"
-            )
+        for array in (x, source):
+            without_gradient(array, type(self).__name__, "call backward() here, or use attn.torch's modules")
         kind = framework(x)
         result: Any = self._layer.forward(x, source, with_steps, kind)
         if kind != DLPACK:

@@ -6,7 +6,7 @@ from collections import namedtuple
 from numbers import Real
 
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, framework, int64, take
+from attn._arguments import DLPACK, TORCH, framework, int64, take, without_gradient
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def rotary(
         from attn.torch.rotary import turned
 
         return turned(x, given)
+    for array in (cos, sin, inv_freq):
+        without_gradient(array, "rotary", "pass x as a tensor of PyTorch, or .detach()")
     result: Any = _attn.rotary(x, *given, False, kind)
     return take(result, x) if kind == DLPACK else result
 

@@ -253,3 +253,51 @@ def test_numbers_that_get_no_gradient_are_refused(name):
     x = torch.randn(1, 1, 4, 8)
     with pytest.raises(TypeError, match=f"{name} as a number; found Tensor with requires_grad"):
         torch.func.grad(lambda p: attn.torch.scaled_dot_product_attention(x, x, x, **{name: p}).sum())(torch.tensor(0.5))
+
+
+def test_a_list_of_tensors_loses_no_gradient():
+    slope = torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="alibi_slopes without requires_grad"):
+        ours(Q, K, V, alibi_slopes=[slope] * Q.shape[1])
+    with torch.no_grad():
+        ours(Q, K, V, alibi_slopes=[slope] * Q.shape[1])
+
+
+def _cache():
+    cache = attn.KVCache(batch=1, kv_heads=1, head_dim=4)
+    cache.append(X, X)
+    return cache
+
+
+X = numbers(1, 1, 3, 4, seed=9)
+TURN = numbers(3, 2, seed=10)
+WITH_A_TANGENT = {
+    "a scale": (lambda x: ours(X, X, X, scale=x), torch.tensor(0.5)),
+    "a softcap": (lambda x: ours(X, X, X, softcap=x), torch.tensor(0.5)),
+    "slopes in a list": (lambda x: ours(X, X, X, alibi_slopes=[x]), torch.tensor(0.5)),
+    "a scale of linear attention": (lambda x: attn.linear_attention(X, X, X, scale=x), torch.tensor(0.5)),
+    "cos": (lambda x: attn.rotary(X, cos=x, sin=TURN), TURN),
+    "cos beside NumPy": (lambda x: attn.rotary(X.numpy(), cos=x, sin=TURN), TURN),
+    "a key beside NumPy": (lambda x: attn.scaled_dot_product_attention(X.numpy(), x, X), X),
+    "a merged output": (lambda x: attn.merge([x], [X[..., 0]]), X),
+    "a merged lse": (lambda x: attn.merge([X], [x]), X[..., 0]),
+    "a key of a cache": (lambda x: _cache().append(x, X), X),
+    "a query of a cache": (lambda x: _cache().attention(x), X),
+    "an input of a module": (lambda x: attn.SelfAttention_v1(4, 2)(x), X[0]),
+    "a source of a module": (lambda x: attn.CrossAttention(4, 4)(X[0], x), X[0]),
+    "a gradient of a module": (lambda x: attn.SimplifiedSelfAttention().backward(x), X[0]),
+}
+
+
+@pytest.mark.parametrize("name", WITH_A_TANGENT)
+def test_tangents_are_not_lost(name):
+    """What has no derivatives, or none by that argument, says so in forward mode as it does of requires_grad."""
+    call, x = WITH_A_TANGENT[name]
+    with forward_ad.dual_level():
+        with pytest.raises((TypeError, ValueError, NotImplementedError), match="with(out)? a tangent of forward mode"):
+            call(forward_ad.make_dual(x, torch.ones_like(x)))
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        if "gradient" not in name:  # of which there would have to be a forward pass
+            call(dual.detach())
+    with pytest.raises((TypeError, ValueError, NotImplementedError), match="with(out)? requires_grad|as a number"):
+        call(x.clone().requires_grad_())

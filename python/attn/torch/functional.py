@@ -79,6 +79,8 @@ def _tensor(values: Any, what: str) -> Tensor | None:
     if values is None or isinstance(values, Tensor):
         return values
     unmasked(values, what, _OP)
+    for each in values if isinstance(values, list | tuple) else ():
+        modes.refuse_followed(_OP, **{what: each})
     try:
         return torch.as_tensor(values).clone()  # which keeps its numbers until the gradient asks for them
     except (TypeError, ValueError, RuntimeError):

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from attn._arguments import derivative_of
+
 _C: Any = torch._C
 _F: Any = torch.nn.functional
 _PLAIN = {Tensor, torch.nn.Parameter}
@@ -80,19 +82,17 @@ def refuse_gradient(alibi_slopes: Any) -> None:
         )
 
 
-def followed(tensor: Any) -> bool:
-    """Whether autograd, or a transform of torch.func, wants its derivative."""
-    if not isinstance(tensor, Tensor):
-        return False
-    return (tensor.requires_grad and torch.is_grad_enabled()) or _C._functorch.is_gradtrackingtensor(tensor)
+def followed(tensor: Any) -> str:
+    """What asks for its derivative, in words; "" where nothing does."""
+    return derivative_of(tensor) if isinstance(tensor, Tensor) else ""
 
 
 def refuse_followed(op: str, **tensors: Any) -> None:
     """Of what gets no gradient."""
     for name, tensor in tensors.items():
-        if followed(tensor):
+        if by := followed(tensor):
             raise NotImplementedError(
-                f"[{op}] expected {name} without requires_grad; found what autograd follows, which would get no gradient; "
+                f"[{op}] expected {name} without {by}; found what autograd follows, which would get no gradient; "
                 f"pass {name}.detach()"
             )
 
@@ -100,8 +100,8 @@ def refuse_followed(op: str, **tensors: Any) -> None:
 def refuse_tensor(op: str, **numbers: Any) -> None:
     """Numbers have no gradient."""
     for name, number in numbers.items():
-        if followed(number):
-            raise TypeError(f"[{op}] expected {name} as a number; found Tensor with requires_grad")
+        if by := followed(number):
+            raise TypeError(f"[{op}] expected {name} as a number; found Tensor with {by}")
 
 
 def refuse_tracing(op: str) -> None:
