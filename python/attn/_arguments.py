@@ -117,6 +117,9 @@ def unmasked(values: Any, what: str, op: str) -> Any:
 
 def rows_of(return_weights: Any) -> Any:
     """False, True, or the numbers of some rows as int64."""
+    if return_weights is None:
+        wanted = "return_weights as True, False or the numbers of rows"
+        raise TypeError(f"[scaled_dot_product_attention] expected {wanted}; found None")
     return return_weights if isinstance(return_weights, bool) else int64(return_weights, "return_weights")
 
 

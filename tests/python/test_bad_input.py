@@ -217,6 +217,7 @@ def test_any_options_give_a_result_or_a_python_error(options):
     ({"is_causal": 1}, "is_causal as True or False; found int"),
     ({"enable_gqa": "yes"}, "enable_gqa as True or False; found str"),
     ({"return_lse": 1}, "return_lse as True or False; found int"),
+    ({"return_weights": None}, "return_weights as True, False or the numbers of rows; found None"),
     ({"scale": "big"}, "scale as a number; found str"),
     ({"softcap": None}, "softcap as a number; found NoneType"),
     ({"window": (1.5, 2)}, "window's left as an integer; found float"),
