@@ -185,7 +185,7 @@ def test_modes(torch):
         torch.func.jvp(f, (q,), (q,))
     with pytest.raises(NotImplementedError, match="fake or meta"):
         f(q.to("meta"), k.to("meta"), v.to("meta"))
-    with pytest.raises(TypeError, match=r"expected torch.Tensor; found ndarray"):
+    with pytest.raises(TypeError, match=r"expected key as torch.Tensor; found ndarray"):
         attn.torch.linear_attention(q, k.numpy(), v)
 
 

@@ -176,6 +176,16 @@ REFUSED = {
     "a nested tensor": lambda: (torch.nested.nested_tensor([Q[0], Q[0]]),) * 3,
     "a jagged tensor": lambda: (torch.nested.nested_tensor([Q[0, 0], Q[0, 0, :2]], layout=torch.jagged),) * 3,
     "a sparse tensor": lambda: (Q.to_sparse(), K, V),
+NAMES = ("query", "key", "value", "attn_mask", "sinks", "relative_bias")
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_what_is_no_tensor_is_named(name):
+    of_numpy = {"key": K, "value": V, "attn_mask": SEEN, "sinks": torch.zeros(4), "relative_bias": torch.zeros(4, 4)}[name].numpy()
+    with pytest.raises(TypeError, match=f"expected {name} as torch.Tensor; found ndarray"):
+        ours(**{"query": Q, "key": K, "value": V, name: of_numpy})
+
+
     "sparse rows": lambda: (Q, K, V, torch.eye(5).to_sparse_csr()),
     "mkldnn's layout": lambda: (Q.to_mkldnn(), K, V),
     "quantised": lambda: (torch.quantize_per_tensor(Q, 0.1, 0, torch.qint8),) * 3,

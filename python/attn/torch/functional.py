@@ -95,12 +95,16 @@ _NO_WEIGHTS = (
 )
 
 
+_INPUTS = ("query", "key", "value", "attn_mask", "sinks", "relative_bias")
+
+
 def _are_tensors(inputs: tuple[Any, ...]) -> None:
     for at, tensor in enumerate(inputs):
         if not isinstance(tensor, Tensor):
             if tensor is None and at > 2:
                 continue
-            raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
+            found = type(tensor).__name__
+            raise TypeError(f"[scaled_dot_product_attention] expected {_INPUTS[at]} as torch.Tensor; found {found}")
         if tensor.is_nested:
             raise NotImplementedError(
                 "[scaled_dot_product_attention] expected no nested tensors; found one; put the sequences one after the "

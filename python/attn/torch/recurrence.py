@@ -114,13 +114,20 @@ def _call(kernel: str, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> An
     return call(kernel, options, *tensors)
 
 
+_NAMES = {
+    "linear_attention": ("query", "key", "value", "decay", "beta", "initial_state", "lengths", "cu_seqlens"),
+    "gated_delta_rule": ("query", "key", "value", "g", "beta"),
+    "causal_convolution": ("x", "weight", "bias", "initial_state", "cu_seqlens"),
+}
+
+
 def _are_dense(op: str, tensors: tuple[Any, ...]) -> None:
     refuse_parts(*tensors)
-    for tensor in tensors:
+    for name, tensor in zip(_NAMES[op], tensors):
         if tensor is None:
             continue
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"[{op}] expected torch.Tensor; found {type(tensor).__name__}")
+            raise TypeError(f"[{op}] expected {name} as torch.Tensor; found {type(tensor).__name__}")
         if tensor.is_nested:
             raise NotImplementedError(
                 f"[{op}] expected no nested tensors; found one; put the sequences one after the other, with cu_seqlens"
