@@ -93,9 +93,12 @@ def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> A
         return values  # NumPy would break torch.compile's graph
     import numpy
 
+    if isinstance(values, list | tuple) and all(type(each) is int and abs(each) < 2**63 for each in values):
+        return numpy.asarray(values, dtype=numpy.int64)  # torch.compile could not see an array's dtype, below
+    unmasked(values, what, op)
     try:
-        array = numpy.asarray(unmasked(values, what, op))
-    except ValueError:  # rows of different lengths
+        array = numpy.asarray(values)
+    except (TypeError, ValueError):  # what jax.jit traces; rows of different lengths
         raise TypeError(f"[{op}] expected {what} as integers; found {type(values).__name__}") from None
     if array.size and array.dtype.kind not in "iu":
         large = array.dtype == object and all(isinstance(each, int) for each in array.flat)

@@ -23,6 +23,12 @@ def test_a_tracer_is_refused():
         jax.jit(lambda q: attn.scaled_dot_product_attention(q, q, q))(jax.numpy.ones((1, 1, 4, 4)))
 
 
+def test_lengths_that_are_traced_are_refused_by_name():
+    q = jax.numpy.ones((2, 1, 4, 4))
+    with pytest.raises(TypeError, match="expected key_lengths as integers; found DynamicJaxprTracer"):
+        jax.jit(lambda n: attn.scaled_dot_product_attention(q, q, q, key_lengths=n))(jax.numpy.array([3, 4]))
+
+
 def test_a_module():
     attn.manual_seed(0)
     module = attn.SelfAttention_v2(3, 2)

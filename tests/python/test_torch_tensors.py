@@ -151,6 +151,12 @@ def test_compile_with_lengths_of_any_integers(dtype):
     torch.testing.assert_close(found, ours(Q, K, V, key_lengths=[3, 5]))
 
 
+@pytest.mark.parametrize("lengths", [[3, 5], (3, 5)])
+def test_compile_with_a_list_of_lengths(lengths):
+    found = compiled(lambda q: ours(q, K, V, key_lengths=lengths, query_offset=[0, 1], is_causal=True))(Q)
+    torch.testing.assert_close(found, ours(Q, K, V, key_lengths=lengths, query_offset=[0, 1], is_causal=True))
+
+
 def test_compile_of_transforms():
     torch.testing.assert_close(compiled(vmap(lambda q: ours(q, q, q)))(MANY), theirs(MANY, MANY, MANY))
     with pytest.raises(Exception, match="forward mode AD|Observed exception"):
@@ -170,12 +176,6 @@ def test_functional_tensors_are_not_read_by_other_calls():
             call(Q.to("meta"))
 
 
-# --- what is refused, and what is not ---------------------------------------------------------------------------------
-
-REFUSED = {
-    "a nested tensor": lambda: (torch.nested.nested_tensor([Q[0], Q[0]]),) * 3,
-    "a jagged tensor": lambda: (torch.nested.nested_tensor([Q[0, 0], Q[0, 0, :2]], layout=torch.jagged),) * 3,
-    "a sparse tensor": lambda: (Q.to_sparse(), K, V),
 NAMES = ("query", "key", "value", "attn_mask", "sinks", "relative_bias")
 
 
@@ -186,6 +186,12 @@ def test_what_is_no_tensor_is_named(name):
         ours(**{"query": Q, "key": K, "value": V, name: of_numpy})
 
 
+# --- what is refused, and what is not ---------------------------------------------------------------------------------
+
+REFUSED = {
+    "a nested tensor": lambda: (torch.nested.nested_tensor([Q[0], Q[0]]),) * 3,
+    "a jagged tensor": lambda: (torch.nested.nested_tensor([Q[0, 0], Q[0, 0, :2]], layout=torch.jagged),) * 3,
+    "a sparse tensor": lambda: (Q.to_sparse(), K, V),
     "sparse rows": lambda: (Q, K, V, torch.eye(5).to_sparse_csr()),
     "mkldnn's layout": lambda: (Q.to_mkldnn(), K, V),
     "quantised": lambda: (torch.quantize_per_tensor(Q, 0.1, 0, torch.qint8),) * 3,
