@@ -93,7 +93,7 @@ def _check_mask(mask: Any, query: Any, key: Any, window: int | None, starts: Any
         raise ValueError(
             f"[attn.transformers] expected a mask with a column for each of {keys} keys; found {tuple(mask.shape)}"
         )
-    if mask is None and window is not None and query.shape[2] > 1 and keys > window:
+    if mask is None and window is not None and keys > window:
         raise ValueError(f"[attn.transformers] expected a mask that says sliding_window={window}; found none; {_INSTEAD}")
     packed = starts is not None and len(starts) > 2
     if packed and (mask is None or (isinstance(mask, LazyMask) and mask.sequences is None)):

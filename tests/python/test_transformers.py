@@ -352,6 +352,13 @@ def test_what_would_change_attention_is_refused(name):
         layer(**REFUSED[name])
 
 
+def test_a_window_of_one_query_that_no_mask_says_is_refused():
+    q, k = torch.randn(2, 3, 1, 4), torch.randn(2, 3, 5, 4)
+    with pytest.raises(ValueError, match="a mask that says sliding_window=4; found none"):
+        attn.transformers.attention_forward(torch.nn.Module(), q, k, k, None, sliding_window=4)
+    attn.transformers.attention_forward(torch.nn.Module(), q, k, k, None, sliding_window=5)
+
+
 def test_what_changes_nothing_is_passed_over():
     passed = {"position_ids": torch.arange(5), "num_items_in_batch": 3, "use_cache": True, "sliding_window": 9,
               "cu_seq_lens_q": torch.tensor([0, 5]), "indices": None, "deterministic": False}  # fmt: skip
