@@ -69,6 +69,18 @@ CopyRow copy_row(DType to, DType from) {
   });
 }
 
+// From the lowest byte of a tensor's elements to behind the highest.
+std::pair<const std::byte*, const std::byte*> extent(const Tensor& t) {
+  std::int64_t low = 0, high = 1;
+  for (std::size_t i = 0; i < t.rank(); ++i) {
+    const std::int64_t reach = (t.shape()[i] - 1) * t.strides()[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(t.dtype()));
+  const auto* first = static_cast<const std::byte*>(t.raw());
+  return {first + low * size, first + high * size};
+}
+
 Error shape_error(const char* op, const std::string& expected, const std::string& found) {
   return {Error::Kind::shape, op, expected, found};
 }
@@ -314,8 +326,11 @@ void Tensor::copy_from(const Tensor& source) const {
   if (!(source.shape_ == shape_)) throw shape_error("copy_from", "a source of " + shape_.str(), source.shape_.str());
   if (numel_ == 0) return;
   const bool same = data_ == source.data_ && strides_ == source.strides_ && dtype_ == source.dtype_;
-  // Two views of one storage may overlap, and then an element may be written before it is read.
-  if (storage_ && storage_ == source.storage_ && !same) return copy_from(source.clone());
+  // Where two views overlap, an element may be written before it is read. Their storage does not tell: a user's own
+  // memory has none.
+  const auto [to, to_end] = extent(*this);
+  const auto [from, from_end] = extent(source);
+  if (!same && to < from_end && from < to_end) return copy_from(source.clone());
   const CopyRow copy = copy_row(dtype_, source.dtype_);
   auto* out = static_cast<std::byte*>(data_);
   const auto* in = static_cast<const std::byte*>(source.data_);

@@ -1,3 +1,7 @@
+#include <memory>
+#include <numeric>
+#include <vector>
+
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -57,6 +61,29 @@ TEST(Tensor, ViewsOfOneStorageMayOverlapInACopy) {
   Tensor square = counted({3, 3});
   square.copy_from(square.transpose(0, 1));
   EXPECT_EQ(values(square), list({0, 3, 6, 1, 4, 7, 2, 5, 8}));
+}
+
+// A user's own memory has no storage to be known by, and may come with two owners.
+TEST(Tensor, ViewsOfOwnMemoryMayOverlapInACopy) {
+  std::vector<float> memory(9);
+  const auto view = [&](std::int64_t first, const Shape& shape, const Shape& strides, bool owned = false) {
+    return Tensor::from_blob(memory.data() + first, shape, strides, DType::f32,
+                             owned ? std::make_shared<int>(1) : nullptr);
+  };
+  for (const bool owned : {false, true}) {
+    std::iota(memory.begin(), memory.end(), 0.0F);
+    const Tensor square = view(0, {3, 3}, {3, 1}, owned);
+    square.copy_from(view(0, {3, 3}, {1, 3}, owned));
+    EXPECT_EQ(values(square), list({0, 3, 6, 1, 4, 7, 2, 5, 8}));
+    square.copy_from(view(8, {3, 3}, {-3, -1}, owned));
+    EXPECT_EQ(values(square), list({8, 5, 2, 7, 4, 1, 6, 3, 0}));
+    view(1, {2, 2}, {2, 1}, owned).copy_from(view(0, {2, 2}, {2, 1}, owned));
+    EXPECT_EQ(values(square), list({8, 8, 5, 2, 7, 1, 6, 3, 0}));
+  }
+  std::vector<double> numbers{1, 2, 3, 4};
+  const Tensor narrow = Tensor::from_blob(numbers.data() + 2, {4}, {1}, DType::f32);
+  narrow.copy_from(Tensor::from_blob(numbers.data(), {4}, {1}, DType::f64));
+  EXPECT_EQ(values(narrow), list({1, 2, 3, 4}));
 }
 
 TEST(Tensor, FactoriesFillAndAlign) {
