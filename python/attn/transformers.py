@@ -31,14 +31,15 @@ def attention_forward(
 ) -> tuple[Any, Any]:  # fmt: skip
     """query (b, hq, tq, d), key and value (b, hkv, tk, d): output (b, tq, hq, d), and weights where they are asked for.
 
-    Masks come from mask(), or as for "sdpa": a boolean (or additive) attention_mask, or none where is_causal says all.
-    Weights (b, hq, tq, tk) are those before dropout, without gradients. What else a layer hands over is passed over, as
-    "eager" does, but for what would change the result, which is a ValueError.
+    Masks come from mask(), or as for "sdpa": a boolean (or additive) attention_mask, or none where the layer's is_causal
+    says all; a layer without that attribute is not causal, as for "eager". Weights (b, hq, tq, tk) are those before
+    dropout, without gradients. What else a layer hands over is passed over, as "eager" does, but for what would change
+    the result, which is a ValueError.
     """
     _refuse(module, s_aux, rest)
     _check_mask(attention_mask, query, key, sliding_window, rest.get("cu_seq_lens_q"))
-    if is_causal is None:
-        is_causal = query.shape[2] > 1 and getattr(module, "is_causal", True)
+    if is_causal is None:  # mask() writes what is causal, so that a layer without a mask is so where it says it itself
+        is_causal = query.shape[2] > 1 and getattr(module, "is_causal", False)
     is_causal = is_causal and attention_mask is None
     if position_bias is not None:
         attention_mask = _biased(attention_mask, position_bias)
@@ -322,14 +323,14 @@ def mask(
         seen = None if attention_mask is None else attention_mask[:, kv_offset : kv_offset + filled].bool()
         seen = None if seen is None or bool(seen.all()) else seen.expand(batch_size, -1)
         reach = reach if reach is not None and reach < kv_length else None
-        all_of_them = filled == kv_length and (not causal or q_length in (1, kv_length))
+        all_of_them = filled == kv_length and (not causal or q_length == 1)
         if seen is not None or reach is not None or sequences is not None or not all_of_them:
             return LazyMask.of((batch_size, 1, q_length, kv_length), reach, seen, causal=bool(causal), sequences=sequences,
                                filled=filled)  # fmt: skip
         attention_mask = local_size = None
     return sdpa_mask(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function=mask_function, attention_mask=attention_mask,
-        local_size=local_size, allow_is_causal_skip=allow_is_causal_skip,
+        local_size=local_size, allow_is_causal_skip=allow_is_causal_skip and q_length == 1,
         allow_is_bidirectional_skip=allow_is_bidirectional_skip, **rest,
     )  # fmt: skip
 

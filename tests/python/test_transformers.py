@@ -297,6 +297,29 @@ def test_what_still_takes_a_mask(monkeypatch, case):
     assert set(_compare(model, lambda m, ids, _: m(ids).logits, ids, None, made)) == {(2, 1, 12, 12)}
 
 
+SILENT = {  # layers without is_causal, and a decoder's whose is_causal is False, of models that have eager attention alone
+    "splinter": {**SMALL, "intermediate_size": 40},
+    "bigbird_pegasus": {"vocab_size": 97, "d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 40,
+                        "decoder_ffn_dim": 40, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("family", SILENT)
+def test_layers_need_not_say_whether_they_are_causal(family, compiled):
+    torch.manual_seed(9)
+    model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(family, **SILENT[family])).eval()
+    ids, found = torch.randint(3, 97, (2, 12)), []
+    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    for implementation in ("eager", "attn"):
+        model.set_attn_implementation(implementation)
+        torch._dynamo.reset()
+        call = torch.compile(model, backend="eager") if compiled and implementation == "attn" else model
+        with torch.no_grad():
+            found.append(call(ids, **more)[0])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 def test_a_mask_is_not_changed_in_place():
     mask = attn.transformers.LazyMask.of((1, 1, 4, 4), 2)
     with pytest.raises(ValueError, match="not changed in place"):
