@@ -85,7 +85,7 @@ class PrefetchRows {
     std::int64_t step, rows, lines;
   };
 
-  void fetch() {
+  __attribute__((always_inline)) void fetch() {
     for (std::int64_t n = 0; n < lines_a_call_ && left_ > 0; ++n, --left_) {
       Run& run = runs_[begin_];
       prefetch<Cache::l2>(run.at + line_ * kCacheLine);

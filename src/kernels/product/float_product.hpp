@@ -52,7 +52,7 @@ class LinesAhead {
 struct FetchBeside {
   LinesAhead::Share lines;
 
-  __attribute__((always_inline)) void operator()(const float* panel) {
+  __attribute__((always_inline)) void operator()(const float* panel, std::int64_t) {
     constexpr std::int64_t ahead = 8 * kColumns;
     ATTN_UNROLL for (std::int64_t i = 0; i < 2 * kColumns; i += kCacheLine / 4) prefetch<Cache::l1>(panel + ahead + i);
     if (lines.at != lines.end) prefetch<Cache::l2>(*lines.at++);

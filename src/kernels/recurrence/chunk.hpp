@@ -33,13 +33,16 @@ struct LeftFactor {
 inline LeftFactor by_rows(const Matrix& m) { return {m.data, m.width, 1}; }
 inline LeftFactor by_columns(const Matrix& m) { return {m.data, 1, m.width}; }
 
-// c (rows, c.width) (+)= a · b; beside() before each whole tile.
+constexpr std::int64_t kDepthACall = 16;
+
+// c (rows, c.width) (+)= a · b; beside() within each whole tile once in kDepthACall steps of its depth, since more
+// lines at once than a core can wait for hold up the products: 4,096 tokens take 7 % longer with calls before tiles.
 template <bool kAccumulate, class... Beside>
 inline void multiply(const LeftFactor& a, const Matrix& b, const Matrix& c, std::int64_t rows, std::int64_t depth,
                      Beside&... beside) {
   for (std::int64_t n = 0; n < c.width; n += kColumns)
-    panel<kAccumulate>(rows, a.data, a.row_step, a.depth_step, b.data + n, b.width, c.data + n, c.width, depth,
-                       beside...);
+    panel<kAccumulate, kDepthACall>(rows, a.data, a.row_step, a.depth_step, b.data + n, b.width, c.data + n, c.width,
+                                    depth, beside...);
 }
 
 // These do the same for a lower triangle of so many rows, and for the upper one that it is by columns.
