@@ -101,9 +101,10 @@ struct Sums {
   explicit Sums(const Call& call) {
     const Sizes& s = call.sizes;
     const DType dtype = state_dtype(call.q.dtype());
-    dq = Tensor::zeros({s.batch, s.outputs(), s.tokens, s.d_k}, dtype);
-    dk = Tensor::zeros({s.batch, s.hv, s.tokens, s.d_k}, dtype);
-    dv = Tensor::zeros(call.v.shape(), dtype);
+    dq = Tensor::empty({s.batch, s.outputs(), s.tokens, s.d_k}, dtype);
+    dk = Tensor::empty({s.batch, s.hv, s.tokens, s.d_k}, dtype);
+    dv = Tensor::empty(call.v.shape(), dtype);
+    if (dtype == DType::f64 || call.options.lengths.defined()) dq.fill(0), dk.fill(0), dv.fill(0);  // sums, and padding
     if (call.decay.defined()) d_decay = Tensor::zeros(call.decay.shape(), dtype);
     if (call.beta.defined()) d_beta = Tensor::zeros(call.beta.shape(), dtype);
     if (call.initial.defined()) d_initial = Tensor::zeros(call.initial.shape(), dtype);
@@ -147,6 +148,7 @@ void backward_by_kernels(const Call& call, const Tensor& d_output, const Tensor&
       point_into<float>(call, sums, each, read, gradient);
       gradient.d_output = rows(d_output, each, read.output);
       gradient.d_state = state_gradient<float>(call, d_state, each, read, first);
+      gradient.add = !first;
       const kernels::Recurrence p = problem(call, each, read);
       // A sequence is cut by its own length, so that it has the bits that it has alone.
       const std::int64_t segment = plan_backward(*plan.kernel, p, 0).segment;

@@ -51,7 +51,7 @@ class BackwardChunks {
       forward(s);
       for (std::int64_t n = chunks_of(s) - 1; n >= 0; --n) backward(s * segment_ + n, n, g);
     }
-    if (g.d_initial) add_rows(h_, p_.d_k, p_.d_v, g.d_initial);
+    if (g.d_initial) put_rows(h_, p_.d_k, p_.d_v, true, g.d_initial);
   }
 
  private:
@@ -71,12 +71,13 @@ class BackwardChunks {
     }
   }
 
-  // to (rows, columns) += m
-  static void add_rows(const Matrix m, std::int64_t rows, std::int64_t columns, float* to) {
+  static void put(Vec x, bool add, float* to, int count) { store_some(to, add ? load_some(to, count) + x : x, count); }
+
+  // to (rows, columns) = m, or += m
+  static void put_rows(const Matrix m, std::int64_t rows, std::int64_t columns, bool add, float* to) {
     for (std::int64_t i = 0; i < rows; ++i) {
       each_vector(columns, [&](std::int64_t c, int count) {
-        store_some(to + i * columns + c, load_some(to + i * columns + c, count) + load_some(m.row(i) + c, count),
-                   count);
+        put(load_some(m.row(i) + c, count), add, to + i * columns + c, count);
       });
     }
   }
@@ -96,7 +97,7 @@ class BackwardChunks {
     soon_ = {};
     fetch_tokens(p_.k, p_.d_k, chunk + 1), fetch_tokens(p_.v, p_.d_v, chunk + 1);
     fetch_floats(states_ + least_of(n + 2, segment_) * size_, size_);
-    soon_.spread_over(kPlaces);
+    soon_.spread_over(calls_of(2));
   }
 
   void fetch_backward(std::int64_t chunk, std::int64_t n, const RecurrenceGradient& g) {
@@ -110,7 +111,7 @@ class BackwardChunks {
       fetch_floats(states_ + (n - 1) * size_, size_);
       fetch_floats(residual_of(n - 1).data, kChunk * chunk_.v_width);
     }
-    soon_.spread_over(kPlaces);
+    soon_.spread_over(calls_of(6));
   }
 
   void fetch_tokens(const TokenRows& rows, std::int64_t width, std::int64_t chunk) {
@@ -170,15 +171,15 @@ class BackwardChunks {
     multiply<true>(by_rows(chunk_.written_k), h_, e_, tokens, p_.d_k, soon_);
     if (p_.delta) {
       solve(chunk_.l, true, chunk_.beta, e_, dv_, tokens);
-      add_rows(dv_, tokens, p_.d_v, g.dv + t * p_.d_v);
+      put_rows(dv_, tokens, p_.d_v, g.add, g.dv + t * p_.d_v);
       if (g.d_beta) add_beta(r, g.d_beta + t);
     } else {
-      add_rows(e_, tokens, p_.d_v, g.dv + t * p_.d_v);
+      put_rows(e_, tokens, p_.d_v, g.add, g.dv + t * p_.d_v);
     }
     of_states(n, tokens);
     of_pairs();
     if (g.d_decay) add_decay(g.d_decay + t * (p_.by_channel ? p_.d_k : 1));
-    add_keys(g.dq + t * p_.d_k, g.dk + t * p_.d_k);
+    put_keys(g.dq + t * p_.d_k, g.add, g.dk + t * p_.d_k);
     decay_state(h_, h_);
     multiply<true>(by_columns(chunk_.read_q), d_output_, h_, p_.d_k, readers(), soon_);
   }
@@ -364,19 +365,20 @@ class BackwardChunks {
            load(chunk_.k.row(i) + d) * (load(dk_read_.row(i) + d) - load(dk_written_.row(i) + d));
   }
 
-  void add_keys(float* dq, float* dk) const {
+  void put_keys(float* dq, bool add, float* dk) const {
     for (std::int64_t i = 0; i < chunk_.tokens; ++i) {
       each_vector(p_.d_k, [&](std::int64_t d, int count) {
         const Vec q = load_some(dq_.row(i) + d, count), read = load_some(dk_read_.row(i) + d, count);
-        float *to_q = dq + i * p_.d_k + d, *to_k = dk + i * p_.d_k + d;
-        store_some(to_q, splat(p_.scale) * q + load_some(to_q, count), count);
-        store_some(to_k, load_some(to_k, count) + (read + load_some(dk_written_.row(i) + d, count)), count);
+        store_some(dq + i * p_.d_k + d, splat(p_.scale) * q, count);
+        put(read + load_some(dk_written_.row(i) + d, count), add, dk + i * p_.d_k + d, count);
       });
     }
   }
 
-  // About so many tiles of products are made for a chunk, each with some lines to fetch.
-  static constexpr std::int64_t kPlaces = 48;
+  // How often panel() calls what it is given in so many products of a chunk's rows with a state, but for the last rows.
+  std::int64_t calls_of(int products) const {
+    return products * (kChunk / kRows * kRows) * size_ / (kRows * kColumns * kDepthACall);
+  }
 
   const Recurrence& p_;
   const std::int64_t chunks_, segment_, segments_;

@@ -34,11 +34,12 @@ struct RecurrenceResult {
   float* state;  // (d_k, d_v), null: not asked for
 };
 
-// Gradients are added to; rows are whole, one after the other.
+// Rows are whole, one after the other. Those of q are written, others are added to but for what `add` says.
 struct RecurrenceGradient {
   TokenRows d_output;    // of the problem's element
   const float* d_state;  // null: zeros
   float *dq, *dk, *dv;
+  bool add;                             // or write dk and dv: they hold nothing yet
   float *d_decay, *d_beta, *d_initial;  // null: not asked for
 };
 
