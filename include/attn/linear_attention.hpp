@@ -53,8 +53,8 @@ struct LinearAttentionResult {
 // d_v >= 1, t >= 0. There is one state a value head: hk divides hv, and hq divides hv or is a multiple of it, in which
 // case hq / hv query heads read each state. decay, beta and initial_state are of floating dtypes.
 // 16-bit inputs are widened, and the state is float32. Float64 is computed token by token in plain loops.
-// A sequence's bits do not depend on threads or on what else is in the batch. A text in pieces, each but the last of an
-// even number of tokens and each with the state of the one before, has the bits of the whole. On AMX, bfloat16 without
+// A sequence's bits do not depend on threads or on what else is in the batch. A text in pieces, each but the last of a
+// multiple of four tokens and each with the state of the one before, has the bits of the whole. On AMX, bfloat16 without
 // a decay by channel goes by chunks of 32 tokens: such pieces have the bits of the whole where each but the last has a
 // multiple of 32 and the last at least 16, and others are within float32's rounding of it; numbers of a state below
 // 2^-102 lose bits there (attn/precision.hpp). Infinities and NaN reach what follows them in their own head and

@@ -109,7 +109,7 @@ TEST(RecurrentModules, PiecesOnACacheHaveTheBitsOfTheWhole) {
       const Tensor x = draw({2, 12, 5}), whole = layer->forward(x);
       RecurrentCache cache(layer->cache_config(2));
       const std::size_t bytes = cache.bytes();
-      for (const auto& [first, last] : {std::pair{0, 6}, {6, 8}, {8, 12}}) {
+      for (const auto& [first, last] : {std::pair{0, 4}, {4, 8}, {8, 12}}) {
         const Tensor z = layer->forward(x.slice(1, first, last), cache);
         EXPECT_TRUE(identical(z, whole.slice(1, first, last).contiguous())) << first;
       }

@@ -1,11 +1,11 @@
 // A recurrence by tokens. The columns of a state do not know of each other: a panel of them stays in L1 while the
-// tokens of a chunk pass over it, two in a sweep, with columns across the lanes. A sweep applies what one pair of
-// tokens writes and reads the state for the next pair. With the state S before a pair, decays a and writes δ,
+// tokens of a chunk pass over it, a group of kGroup in a sweep, with columns across the lanes. A sweep applies what one
+// group writes and reads the state for the next one. With the state S before a group, decays a and writes δ, of two
 //   S' = a2 a1 S + a2 k1 δ1ᵀ + k2 δ2ᵀ
 //   o1 = (a1 q1)ᵀ S + (q1·k1) δ1,     o2 = (a2 a1 q2)ᵀ S + (q2·a2 k1) δ1 + (q2·k2) δ2
 //   δ1 = β1 (v1 − (a1 k1)ᵀ S),        δ2 = β2 (v2 − (a2 a1 k2)ᵀ S − (k2·a2 k1) δ1)
-// so that the products of S are 3.5 multiply-adds a token and number of S. What keys and queries owe each other is
-// packed once for all panels.
+// so that the products of S are 3 + 1 / kGroup multiply-adds a token and number of S. What keys and queries owe each
+// other is packed once for all panels.
 #pragma once
 
 #include "kernels/prefetch.hpp"
@@ -20,35 +20,42 @@ constexpr int kPanelWidth = 4;
 #else
 constexpr int kPanelWidth = 2;
 #endif
-constexpr int kPanel = kPanelWidth * kLanes;  // columns
-constexpr int kPairs = 16;                    // of a chunk
-constexpr std::int64_t kStateRows = 16;       // that are packed side by side
-// Panels that a chunk's pairs pass over in turns: what one waits for at the end of its sweep is done beside the next
+// Tokens. Sums for four, and what four write, take 24 of 32 registers; 16 have room for two.
+#if defined(__AVX512F__)
+constexpr int kGroup = 4;
+#else
+constexpr int kGroup = 2;
+#endif
+constexpr int kPanel = kPanelWidth * kLanes;             // columns
+constexpr int kTokens = 32, kGroups = kTokens / kGroup;  // of a chunk
+constexpr std::int64_t kStateRows = 16;                  // that are packed side by side
+// Panels that a chunk's groups pass over in turns: what one waits for at the end of its sweep is done beside the next
 // one's. They leave room in an L1 of 32 KB.
 constexpr std::int64_t kMostTogether = 4, kTogetherBytes = 16 << 10;
 
-// For each kStateRows rows of the state: of writes a2 a1, a2 k1 and k2; of reads a1 k1, a2 a1 k2, a1 q1 and a2 a1 q2.
-constexpr int kWrites = 3, kReads = 4;
+// For each kStateRows rows of the state: of writes what is kept and the keys, as they are after the group; of reads the
+// keys and then the queries, with what is kept up to each.
+constexpr int kWrites = 1 + kGroup, kReads = 2 * kGroup;
 
-// Two tokens, or the last one.
-struct Pair {
+// The last one of a text may have fewer tokens. The others' keys and queries are zeros then, and they write nothing.
+struct Group {
   int tokens;
-  float k2_k1, q1_k1, q2_k1, q2_k2;
+  float keys[kGroup][kGroup], queries[kGroup][kGroup];  // a token's with the key of one before it, or its own
   float *write, *read;
 };
 
 struct PanelVectors {
-  Vec of[2][kPanelWidth];  // a token's
+  Vec of[kGroup][kPanelWidth];  // a token's
 };
 
-// One pass over a panel: applies the writes `delta` of kWrite tokens, and sums k and q of kRead tokens with it.
-template <bool kDelta, int kWrite, int kRead>
+// One pass over a panel: applies the writes `delta` of a group, and sums keys and queries of the next one with it.
+template <bool kDelta, bool kWrite, bool kRead>
 inline void sweep(float* state, std::int64_t rows, const float* write, const float* read, const PanelVectors& delta,
-                  PanelVectors& recall, PanelVectors& out) {
-  Vec d[2][kPanelWidth], x[2][kPanelWidth], y[2][kPanelWidth];
-  ATTN_UNROLL for (int i = 0; i < 2; ++i) {
+                  PanelVectors& recall, PanelVectors& out, PrefetchRows& soon) {
+  Vec d[kGroup][kPanelWidth], x[kGroup][kPanelWidth], y[kGroup][kPanelWidth];
+  ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
-      d[i][w] = delta.of[i][w], x[i][w] = splat(0.f), y[i][w] = splat(0.f);
+      d[n][w] = delta.of[n][w], x[n][w] = splat(0.f), y[n][w] = splat(0.f);
     }
   }
   const auto row = [&](std::int64_t i) __attribute__((always_inline)) {
@@ -56,16 +63,17 @@ inline void sweep(float* state, std::int64_t rows, const float* write, const flo
     float* at = state + i * kPanel;
     Vec s[kPanelWidth];
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = load(at + w * kLanes);
-    if constexpr (kWrite > 0) {
+    if constexpr (kWrite) {
       ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = splat(write[i]) * s[w];
-      ATTN_UNROLL for (int n = 0; n < kWrite; ++n) {
+      ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {
         const Vec key = splat(write[(n + 1) * kStateRows + i]);
         ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = multiply_add(key, d[n][w], s[w]);
       }
       ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) store(at + w * kLanes, s[w]);
     }
-    ATTN_UNROLL for (int n = 0; n < kRead; ++n) {
-      const Vec key = splat(read[n * kStateRows + i]), query = splat(read[(n + 2) * kStateRows + i]);
+    if constexpr (!kRead) return;
+    ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {
+      const Vec key = splat(read[n * kStateRows + i]), query = splat(read[(n + kGroup) * kStateRows + i]);
       ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
         if constexpr (kDelta) x[n][w] = multiply_add(key, s[w], x[n][w]);
         y[n][w] = multiply_add(query, s[w], y[n][w]);
@@ -74,12 +82,13 @@ inline void sweep(float* state, std::int64_t rows, const float* write, const flo
   };
   std::int64_t left = rows;
   for (; left >= kStateRows; left -= kStateRows) {
+    soon();
     _Pragma("GCC unroll 4") for (std::int64_t i = 0; i < kStateRows; ++i) row(i);
     state += kStateRows * kPanel, write += kWrites * kStateRows, read += kReads * kStateRows;
   }
   for (std::int64_t i = 0; i < left; ++i) row(i);
-  ATTN_UNROLL for (int i = 0; i < 2; ++i) {
-    ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) recall.of[i][w] = x[i][w], out.of[i][w] = y[i][w];
+  ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {
+    ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) recall.of[n][w] = x[n][w], out.of[n][w] = y[n][w];
   }
 }
 
@@ -94,7 +103,7 @@ inline void read_rows(const float* state, std::int64_t step, int count, const fl
   Vec x[kVectors], y[kVectors];
   ATTN_UNROLL for (int w = 0; w < kVectors; ++w) x[w] = load(recall + w * kLanes), y[w] = load(out + w * kLanes);
   for (std::int64_t i = 0; i < rows; ++i) {
-    const Vec key = splat(read[i]), query = splat(read[2 * kStateRows + i]);
+    const Vec key = splat(read[i]), query = splat(read[kGroup * kStateRows + i]);
     ATTN_UNROLL for (int w = 0; w < kVectors; ++w) {
       const Vec s = kVectors == 1 ? load_some(state + i * step, count) : load(state + i * step + w * kLanes);
       if constexpr (kDelta) x[w] = multiply_add(key, s, x[w]);
@@ -127,7 +136,7 @@ inline void write_rows(const float* from, float* to, std::int64_t step, int coun
 // tokens' outputs go; of values and outputs columns [first, first + columns).
 inline PrefetchRows rows_ahead(const Recurrence& p, const RecurrenceResult& result, std::int64_t first,
                                std::int64_t columns, std::int64_t t, int tokens) {
-  const std::int64_t next = t + tokens, count = least_of(2 * kPairs, p.tokens - next);
+  const std::int64_t next = t + tokens, count = least_of(kTokens, p.tokens - next);
   const std::int64_t bytes = element_bytes(p.element);
   PrefetchRows soon;
   const auto add = [&](const void* rows, std::int64_t step, std::int64_t size, std::int64_t at, std::int64_t many,
@@ -151,22 +160,26 @@ class ForwardPanels {
         columns_(least_of(panels * kPanel, p.d_v - first * kPanel)),
         blocks_(ceil_div(p.d_k, kStateRows)),
         state_(memory(panels * (p.d_k < 2 ? 2 : p.d_k) * kPanel)),
-        v_(memory(2 * kPairs * panels * kPanel)),
-        packed_(memory(kPairs * blocks_ * (kWrites + kReads) * kStateRows)) {
+        v_(memory(kTokens * panels * kPanel)),
+        delta_(memory(kGroup * panels * kPanel)) {
+    for (Group& group : groups_) {
+      group.write = memory(blocks_ * kWrites * kStateRows);
+      group.read = memory(blocks_ * kReads * kStateRows);
+    }
     const std::int64_t fit = kTogetherBytes / (p.d_k * kPanel * 4);
     together_ = fit < 1 ? 1 : least_of(fit, kMostTogether);
   }
 
   void run(const RecurrenceResult& result) {
     begin();
-    for (std::int64_t t = 0; t < p_.tokens; t += 2 * kPairs) {
-      const int tokens = static_cast<int>(least_of(2 * kPairs, p_.tokens - t));
-      pack(t, tokens);
+    for (std::int64_t t = 0; t < p_.tokens; t += kTokens) {
+      const int tokens = static_cast<int>(least_of(kTokens, p_.tokens - t));
+      pack<kGroup>(t, tokens);
       soon_ = rows_ahead(p_, result, first_, columns_, t, tokens);
-      soon_.spread_over(panels_ * ((tokens + 1) / 2));
+      soon_.spread_over(panels_ * ceil_div(tokens, kGroup) * blocks_);
       for (std::int64_t panel = 0; panel < panels_; panel += together_) {
         const std::int64_t count = least_of(together_, panels_ - panel);
-        p_.delta ? pass<true>(panel, count, tokens) : pass<false>(panel, count, tokens);
+        p_.delta ? pass<true>(panel, count, t, tokens) : pass<false>(panel, count, t, tokens);
       }
       put_outputs(result, t, tokens);
     }
@@ -187,18 +200,18 @@ class ForwardPanels {
 
   template <bool kDelta>
   void step(const RecurrenceResult& result) {
-    pack(0, 1);
+    pack<1>(0, 1);
     float *recall = state_, *out = state_ + panels_ * kPanel;
     for (std::int64_t c = 0; c < 2 * panels_ * kPanel; c += kLanes) store(state_ + c, splat(0.f));
     each_block([&]<int kVectors>(std::int64_t block, std::int64_t rows, std::int64_t c, int count) {
       read_rows<kDelta, kVectors>(p_.initial + block * kStateRows * p_.d_v + first_ + c, p_.d_v, count,
-                                  pairs_[0].read + block * kReads * kStateRows, rows, recall + c, out + c);
+                                  groups_[0].read + block * kReads * kStateRows, rows, recall + c, out + c);
     });
     for (std::int64_t panel = 0; panel < panels_; ++panel) finish_step<kDelta>(panel, recall, out);
     each_block([&]<int kVectors>(std::int64_t block, std::int64_t rows, std::int64_t c, int count) {
       const std::int64_t at = block * kStateRows * p_.d_v + first_ + c;
       write_rows<kVectors>(p_.initial + at, result.state + at, p_.d_v, count,
-                           pairs_[0].write + block * kWrites * kStateRows, rows, recall + c);
+                           groups_[0].write + block * kWrites * kStateRows, rows, recall + c);
     });
     put_outputs(result, 0, 1);
   }
@@ -224,7 +237,7 @@ class ForwardPanels {
       sums[0].of[0][w] = load(recall + panel * kPanel + w * kLanes);
       sums[1].of[0][w] = load(out + panel * kPanel + w * kLanes);
     }
-    finish<kDelta, 1>(pairs_[0], 0, v_ + panel * kPanel, sums[0], sums[1], delta);
+    finish<kDelta, 1>(groups_[0], 0, v_ + panel * kPanel, sums[0], sums[1], delta);
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) store(recall + panel * kPanel + w * kLanes, delta.of[0][w]);
   }
 
@@ -248,25 +261,34 @@ class ForwardPanels {
     });
   }
 
+  // Applies what the last group writes.
   void end(float* state) {
+    PanelVectors delta, none{};
+    for (std::int64_t panel = 0; p_.tokens > 0 && panel < panels_; ++panel) {
+      load_delta(panel, delta);
+      sweep<false, true, false>(state_ + panel * p_.d_k * kPanel, p_.d_k, group_of(p_.tokens - 1).write, nullptr, delta,
+                                none, none, soon_);
+    }
     each_row([&](const float* row, std::int64_t at, std::int64_t columns) {
       each_vector(columns, [&](std::int64_t c, int count) { store_some(state + at + c, load(row + c), count); });
     });
   }
 
+  // What a group writes is applied with the next one, of the next chunk, too: one more place than a chunk has groups.
+  Group& group_of(std::int64_t t) { return groups_[t / kGroup % (kGroups + 1)]; }
+
+  template <int kMost>
   void pack(std::int64_t t, int tokens) {
     for (int i = 0; i < tokens; ++i) {
       widen_token(p_.v, p_.element, t + i, first_, columns_, panels_ * kPanel, v_ + i * panels_ * kPanel);
       beta_[i] = p_.beta ? p_.beta[(t + i) * p_.beta_step] : 1;
       kept_[i] = p_.decay && !p_.by_channel ? p_.decay[(t + i) * p_.decay_step] : 0;
     }
-    for (int i = 0; i < 2 * kPairs; i += kLanes) store(kept_ + i, exp_decay(load(kept_ + i)));
-    for (int n = 0; 2 * n < tokens; ++n) {
-      Pair& pair = pairs_[n];
-      pair.tokens = tokens - 2 * n >= 2 ? 2 : 1;
-      pair.write = packed_ + n * blocks_ * kStateRows * (kWrites + kReads);
-      pair.read = pair.write + blocks_ * kStateRows * kWrites;
-      pair.tokens == 2 ? pack_rows<2>(pair, 2 * n, t) : pack_rows<1>(pair, 2 * n, t);
+    for (int i = 0; i < kTokens; i += kLanes) store(kept_ + i, exp_decay(load(kept_ + i)));
+    for (int i = 0; i < tokens; i += kMost) {
+      Group& group = group_of(t + i);
+      group.tokens = static_cast<int>(least_of(kMost, tokens - i));
+      pack_rows<kMost>(group, i, t);
     }
   }
 
@@ -282,88 +304,107 @@ class ForwardPanels {
     return load(lane);
   }
 
-  template <int kTokens>
-  void pack_rows(Pair& pair, int i, std::int64_t t) {
-    Vec k2_k1 = splat(0.f), q1_k1 = k2_k1, q2_k1 = k2_k1, q2_k2 = k2_k1;
+  // Of a group's tokens at most kMost.
+  template <int kMost>
+  void pack_rows(Group& group, int first, std::int64_t t) const {
+    Vec keys[kMost][kMost], queries[kMost][kMost];
+    ATTN_UNROLL for (int n = 0; n < kMost; ++n) {
+      ATTN_UNROLL for (int j = 0; j < kMost; ++j) keys[n][j] = splat(0.f), queries[n][j] = splat(0.f);
+    }
     for (std::int64_t d = 0; d < p_.d_k; d += kLanes) {
       const int count = static_cast<int>(least_of(kLanes, p_.d_k - d));
       const std::int64_t block = d / kStateRows, row = d % kStateRows;
-      float* write = pair.write + block * kWrites * kStateRows + row;
-      float* read = pair.read + block * kReads * kStateRows + row;
-      const Vec a1 = kept_by(t, i, d, count), k1 = part(p_.k, t + i, d, count), q1 = part(p_.q, t + i, d, count);
-      q1_k1 += q1 * k1;
-      store(read, a1 * k1), store(read + 2 * kStateRows, a1 * q1);
-      if constexpr (kTokens == 1) {
-        store(write, a1), store(write + kStateRows, k1);
-      } else {
-        const Vec a2 = kept_by(t, i + 1, d, count);
-        const Vec k2 = part(p_.k, t + i + 1, d, count), q2 = part(p_.q, t + i + 1, d, count);
-        const Vec a = a1 * a2, old_k1 = a2 * k1;
-        k2_k1 += k2 * old_k1, q2_k1 += q2 * old_k1, q2_k2 += q2 * k2;
-        store(write, a), store(write + kStateRows, old_k1), store(write + 2 * kStateRows, k2);
-        store(read + kStateRows, a * k2), store(read + 3 * kStateRows, a * q2);
+      float* write = group.write + block * kWrites * kStateRows + row;
+      float* read = group.read + block * kReads * kStateRows + row;
+      Vec kept = splat(1.f), old[kMost];  // the keys, as they are at token n
+      ATTN_UNROLL for (int n = 0; n < kMost; ++n) {
+        const bool here = n < group.tokens;
+        const Vec a = here ? kept_by(t, first + n, d, count) : splat(1.f);
+        const Vec k = here ? part(p_.k, t + first + n, d, count) : splat(0.f);
+        const Vec q = here ? part(p_.q, t + first + n, d, count) : splat(0.f);
+        kept = n == 0 ? a : kept * a;
+        ATTN_UNROLL for (int j = 0; j < n; ++j) {
+          old[j] = a * old[j];
+          keys[n][j] = multiply_add(k, old[j], keys[n][j]);
+          queries[n][j] = multiply_add(q, old[j], queries[n][j]);
+        }
+        old[n] = k;
+        queries[n][n] = multiply_add(q, k, queries[n][n]);
+        store(read + n * kStateRows, kept * k), store(read + (kGroup + n) * kStateRows, kept * q);
       }
+      store(write, kept);
+      ATTN_UNROLL for (int n = 0; n < kMost; ++n) store(write + (n + 1) * kStateRows, old[n]);
     }
-    pair.q1_k1 = sum_lanes(q1_k1);
-    if constexpr (kTokens == 2)
-      pair.k2_k1 = sum_lanes(k2_k1), pair.q2_k1 = sum_lanes(q2_k1), pair.q2_k2 = sum_lanes(q2_k2);
+    ATTN_UNROLL for (int n = 0; n < kMost; ++n) {
+      ATTN_UNROLL for (int j = 0; j < n; ++j) group.keys[n][j] = sum_lanes(keys[n][j]);
+      ATTN_UNROLL for (int j = 0; j <= n; ++j) group.queries[n][j] = sum_lanes(queries[n][j]);
+    }
   }
 
   // The chunk's tokens over some panels side by side.
   template <bool kDelta>
-  void pass(std::int64_t first, std::int64_t count, int tokens) {
-    const int last = (tokens - 1) / 2;
+  void pass(std::int64_t first, std::int64_t count, std::int64_t t, int tokens) {
     PanelVectors delta[kMostTogether]{}, recall, out;
-    const auto each = [&]<int kWrite, int kRead>(const Pair& before, const Pair& pair, int n) {
+    for (std::int64_t i = 0; t > 0 && i < count; ++i) load_delta(first + i, delta[i]);
+    for (int n = 0; n < tokens; n += kGroup) {
+      const Group& group = group_of(t + n);
       for (std::int64_t i = 0; i < count; ++i) {
-        soon_();
         float* state = state_ + (first + i) * p_.d_k * kPanel;
-        sweep<kDelta, kWrite, kRead>(state, p_.d_k, before.write, pair.read, delta[i], recall, out);
-        if constexpr (kRead > 0)
-          finish<kDelta, kRead>(pair, 2 * n, v_ + (2 * n * panels_ + first + i) * kPanel, recall, out, delta[i]);
-      }
-    };
-    for (int n = 0; n <= last; ++n) {
-      const Pair &before = pairs_[n == 0 ? 0 : n - 1], &pair = pairs_[n];
-      if (n == 0) {
-        pair.tokens == 2 ? each.template operator()<0, 2>(before, pair, n)
-                         : each.template operator()<0, 1>(before, pair, n);
-      } else {
-        pair.tokens == 2 ? each.template operator()<2, 2>(before, pair, n)
-                         : each.template operator()<2, 1>(before, pair, n);
+        if (t + n == 0) {
+          sweep<kDelta, false, true>(state, p_.d_k, nullptr, group.read, delta[i], recall, out, soon_);
+        } else {
+          sweep<kDelta, true, true>(state, p_.d_k, group_of(t + n - 1).write, group.read, delta[i], recall, out, soon_);
+        }
+        finish<kDelta, kGroup>(group, n, v_ + (n * panels_ + first + i) * kPanel, recall, out, delta[i]);
       }
     }
-    const Pair& pair = pairs_[last];
-    pair.tokens == 2 ? each.template operator()<2, 0>(pair, pair, last)
-                     : each.template operator()<1, 0>(pair, pair, last);
+    for (std::int64_t i = 0; i < count; ++i) store_delta(first + i, delta[i]);
   }
 
-  // Computes what the tokens of a pair write, and puts their outputs in place of their values.
-  template <bool kDelta, int kTokens>
-  void finish(const Pair& pair, int i, float* v, const PanelVectors& recall, const PanelVectors& out,
-              PanelVectors& delta) {
+  // What a panel's last group writes.
+  float* delta_at(std::int64_t panel, int n) const { return delta_ + (panel * kGroup + n) * kPanel; }
+  void load_delta(std::int64_t panel, PanelVectors& delta) const {
+    ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) delta.of[n][w] = load(delta_at(panel, n) + w * kLanes);
+    }
+  }
+  void store_delta(std::int64_t panel, const PanelVectors& delta) const {
+    ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) store(delta_at(panel, n) + w * kLanes, delta.of[n][w]);
+    }
+  }
+
+  // Computes what the tokens of a group write, at most kMost, and puts their outputs in place of their values.
+  template <bool kDelta, int kMost>
+  void finish(const Group& group, int first, float* v, const PanelVectors& recall, const PanelVectors& out,
+              PanelVectors& delta) const {
     const Vec scale = splat(p_.scale);
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
-      float* v1 = v + w * kLanes;
-      Vec d1 = load(v1);
-      if constexpr (kDelta) d1 = splat(beta_[i]) * (d1 - recall.of[0][w]);
-      store(v1, scale * multiply_add(splat(pair.q1_k1), d1, out.of[0][w]));
-      delta.of[0][w] = d1;
-      if constexpr (kTokens == 1) continue;
-      float* v2 = v1 + panels_ * kPanel;
-      Vec d2 = load(v2);
-      if constexpr (kDelta) d2 = splat(beta_[i + 1]) * ((d2 - recall.of[1][w]) - splat(pair.k2_k1) * d1);
-      store(v2, scale * (splat(pair.q2_k2) * d2 + (splat(pair.q2_k1) * d1 + out.of[1][w])));
-      delta.of[1][w] = d2;
+      ATTN_UNROLL for (int n = 0; n < kMost; ++n) {
+        if (n >= group.tokens) {  // 0 · -0 leaves a state of -0 as it is
+          delta.of[n][w] = splat(-0.f);
+          continue;
+        }
+        float* at = v + n * panels_ * kPanel + w * kLanes;
+        Vec d = load(at), o = out.of[n][w];
+        if constexpr (kDelta) {
+          d = d - recall.of[n][w];
+          ATTN_UNROLL for (int j = 0; j < n; ++j) d = multiply_add(splat(-group.keys[n][j]), delta.of[j][w], d);
+          d = splat(beta_[first + n]) * d;
+        }
+        delta.of[n][w] = d;
+        ATTN_UNROLL for (int j = 0; j <= n; ++j) o = multiply_add(splat(group.queries[n][j]), delta.of[j][w], o);
+        store(at, scale * o);
+      }
     }
   }
 
   const Recurrence& p_;
   std::int64_t first_, panels_, columns_, blocks_;
-  float *state_, *v_, *packed_;
+  float *state_, *v_, *delta_;
   std::int64_t together_;
-  Pair pairs_[kPairs];
-  float beta_[2 * kPairs], kept_[2 * kPairs];  // what a token keeps, where that is one number for all channels
+  Group groups_[kGroups + 1];
+  float beta_[kTokens], kept_[kTokens];  // what a token keeps, where that is one number for all channels
   PrefetchRows soon_;
 };
 
