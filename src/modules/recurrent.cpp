@@ -101,11 +101,11 @@ Tensor identity(std::int64_t batch, std::int64_t heads, std::int64_t n) {
 }  // namespace
 
 struct RecurrentLayer::Saved {
-  Tensor x;                            // (b, t, d_in)
-  Tensor raw_q, raw_k, raw_v, joined;  // (b, t, heads · d) as projected; joined where a convolution follows
-  Tensor active_q, active_k;           // before they get length 1
-  Tensor q, k, v;                      // as the state meets them
-  Tensor alpha, beta_in;               // (b, t, heads), before their functions
+  Tensor x;                    // (b, t, d_in)
+  Tensor raw_q, raw_k, raw_v;  // (b, t, heads · d) as projected
+  Tensor active_q, active_k;   // before they get length 1
+  Tensor q, k, v;              // as the state meets them
+  Tensor alpha, beta_in;       // (b, t, heads), before their functions
   LinearAttentionOptions options;
   Tensor sums, context;             // (b, heads, t, d)
   Tensor gate, rows, joined_heads;  // (b, t, heads · d), and as rows of a head
@@ -209,13 +209,18 @@ void RecurrentLayer::map(Saved& s, const Tensor& window) {
   }
   Tensor v = s.raw_v;
   if (sizes_.convolution > 0) {
-    const std::vector<Tensor> three{s.raw_q, s.raw_k, s.raw_v};
-    s.joined = concat_last(three);
-    const auto done =
-        causal_convolution(s.joined, kernel(), {.silu = true, .initial_state = window, .starts = starts_});
+    const Tensor weight = kernel();
+    const auto convolved = [&](const Tensor& x, std::int64_t first) {
+      const std::int64_t last = first + x.size(2);
+      const auto done = causal_convolution(
+          x, weight.slice(0, first, last),
+          {.silu = true, .initial_state = window.defined() ? window.slice(1, first, last) : window, .starts = starts_});
+      if (first == 0) s.window = Tensor::empty({done.state.size(0), sizes_.channels(), done.state.size(2)});
+      s.window.slice(1, first, last).copy_from(done.state);
+      return done.output;
+    };
     const std::int64_t w = sizes_.keys();
-    s.active_q = done.output.slice(2, 0, w).contiguous(), s.active_k = done.output.slice(2, w, 2 * w).contiguous();
-    v = done.output.slice(2, 2 * w, sizes_.channels()).contiguous(), s.window = done.state;
+    s.active_q = convolved(s.raw_q, 0), s.active_k = convolved(s.raw_k, w), v = convolved(s.raw_v, 2 * w);
   } else {
     s.active_q = gated(s.raw_q, ones_like(s.raw_q), Activation::silu);
     s.active_k = gated(s.raw_k, ones_like(s.raw_k), Activation::silu);
@@ -341,13 +346,18 @@ Tensor RecurrentLayer::map_backward(Saved& s, const Tensor& dq, const Tensor& dk
     };
     d_q = unit_back(d_q, s.active_q), d_k = unit_back(d_k, s.active_k);
     if (sizes_.convolution > 0) {
-      const std::vector<Tensor> three{d_q, d_k, d_v};
-      const auto g = causal_convolution_backward(concat_last(three), {}, s.joined, kernel(),
-                                                 {.silu = true, .starts = s.options.starts});
-      accumulate(conv_, g.weight.view(conv_.value.shape()));
+      const Tensor weight = kernel(), d_weight = Tensor::empty(weight.shape());
+      const auto convolved_back = [&](const Tensor& d, const Tensor& x, std::int64_t first) {
+        const std::int64_t last = first + x.size(2);
+        const auto g = causal_convolution_backward(d, {}, x, weight.slice(0, first, last),
+                                                   {.silu = true, .starts = s.options.starts});
+        d_weight.slice(0, first, last).copy_from(g.weight);
+        return g.x;
+      };
       const std::int64_t w = sizes_.keys();
-      d_q = g.x.slice(2, 0, w).contiguous(), d_k = g.x.slice(2, w, 2 * w).contiguous();
-      d_v = g.x.slice(2, 2 * w, sizes_.channels()).contiguous();
+      d_q = convolved_back(d_q, s.raw_q, 0), d_k = convolved_back(d_k, s.raw_k, w);
+      d_v = convolved_back(d_v, s.raw_v, 2 * w);
+      accumulate(conv_, d_weight.view(conv_.value.shape()));
     } else {
       d_q = gated_backward(d_q, s.raw_q, ones_like(s.raw_q), Activation::silu).gate;
       d_k = gated_backward(d_k, s.raw_k, ones_like(s.raw_k), Activation::silu).gate;
