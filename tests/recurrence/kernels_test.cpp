@@ -85,6 +85,15 @@ TEST_P(Recurrence, PiecesOfATextHaveTheBitsOfTheWhole) {
   }
 }
 
+TEST_P(Recurrence, AZeroKeepsItsSignInAGroupThatIsNotFull) {
+  RecurrenceCase whole = one_text(5, 20, 7);
+  for (const Tensor& t : {whole.k, whole.options.decay}) t.fill(0);
+  whole.v.fill(-1);
+  whole.options.initial_state = Tensor::zeros({1, 2, 20, 20});
+  whole.options.initial_state.fill(-0.);
+  EXPECT_TRUE(identical(run(whole).state, whole.options.initial_state));
+}
+
 TEST_P(Recurrence, ASequenceHasTheBitsThatItHasAlone) {
   RecurrenceCase packed = one_text(150, 33, 8);
   packed.options.starts = tensor({0, 70, 70, 101, 150}, {5}, DType::i64);
