@@ -35,8 +35,8 @@ inline LeftFactor by_columns(const Matrix& m) { return {m.data, 1, m.width}; }
 
 constexpr std::int64_t kDepthACall = 16;
 
-// c (rows, c.width) (+)= a · b; beside() within each whole tile once in kDepthACall steps of its depth, since more
-// lines at once than a core can wait for hold up the products: 4,096 tokens take 7 % longer with calls before tiles.
+// c (rows, c.width) (+)= a · b; beside() within each whole tile once in kDepthACall steps of its depth: more lines at
+// once than a core can wait for would hold up the products.
 template <bool kAccumulate, class... Beside>
 inline void multiply(const LeftFactor& a, const Matrix& b, const Matrix& c, std::int64_t rows, std::int64_t depth,
                      Beside&... beside) {
