@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-import attn.transformers  # noqa: E402, F401
+import attn._recurrent_families  # noqa: E402
+import attn.transformers  # noqa: E402
 
 pytestmark = pytest.mark.no_sanitizer  # no binding that test_linear_attention.py does not use
 
@@ -116,6 +117,11 @@ def test_all_families_of_transformers_are_known(both):
     assert sorted(both()) == sorted(file.parent.name for file in files)
     with pytest.raises(TypeError, match="on as True or False; found str"):
         both("off")
+
+
+def test_families_that_this_transformers_lacks_are_passed_over(both, monkeypatch):
+    monkeypatch.setattr(attn._recurrent_families, "_FAMILIES", ("not_there", "qwen3_next", "not_there_either"))
+    assert both() == ["qwen3_next"]
 
 
 def test_the_layer_of_glm(both):
