@@ -101,6 +101,21 @@ TEST_F(SlowBench, LinearHasABiasOrNone) {
   }
 }
 
+// Where the processor has products of bfloat16, the plan of a call names the precision that it was asked for; the row
+// itself only repeats the words of its line.
+TEST_F(SlowBench, EveryOpIsTimedAtThePrecisionOfItsRow) {
+  const auto tells = [this](const std::string& op, const char* precision) {
+    write("rows.txt", op + " f32 none " + precision + "\n");
+    return out_of("attn bench --explain --list rows.txt").find("medium precision: ") != std::string::npos;
+  };
+  const bool told = tells("forward 1,2,64,64", "medium");
+  for (const char* op : {"forward 1,2,64,64", "backward 1,2,64,64", "training 1,2,64,64", "linear 600,64,64",
+                         "linear-training 600,64,64", "module 1,60,64,2", "module-training 1,60,64,2"}) {
+    EXPECT_EQ(tells(op, "medium"), told) << op;
+    EXPECT_FALSE(tells(op, "highest")) << op;
+  }
+}
+
 TEST_F(SlowBench, ARowTellsEverything) {
   const auto found = rows("forward 1,2,8,4 f32 causal\n");
   ASSERT_EQ(found.size(), 1u);
