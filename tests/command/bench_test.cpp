@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "command/command.hpp"
+#include "command/help.hpp"
 
 namespace attn::test {
 namespace {
@@ -226,11 +227,7 @@ TEST_F(SlowBench, TableFitsEightyColumns) {
   EXPECT_EQ(ran.err, "");  // progress is for terminals
   EXPECT_THAT(ran.out, AllOf(HasSubstr("forward, 1 thread\n"), HasSubstr("decode, 1 thread\n"),
                              HasSubstr("reads, GB/s"), HasSubstr("1,1,6,2"), Not(HasSubstr("\x1b"))));
-  std::istringstream text(ran.out);
-  for (std::string line; std::getline(text, line);) {
-    const auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
-    EXPECT_LE(columns, 80) << line;
-  }
+  expect_layout(ran.out);
   const std::regex time("([0-9.]+) (?:µs|ms|s)\\b");  // of three digits, or of four where it is rounded up
   for (std::sregex_iterator at(ran.out.begin(), ran.out.end(), time), end; at != end; ++at) {
     const std::string number = (*at)[1];

@@ -174,11 +174,8 @@ TEST_F(Experiment, TitlesFitEightyColumns) {
   std::ofstream(path("titles/tokenizer.json")) << json{{"model", {{"vocab", vocabulary}, {"merges", json::array()}}},
                                                        {"added_tokens", added},
                                                        {"decoder", {{"type", "Fuse"}}}};
-  std::istringstream lines(
-      out_of("attn experiment --model llama --tokenizer titles --text ABBA --patch-from AABA "
-             "--tokens " +
-             a + ' ' + b));
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << line;
+  expect_layout(
+      out_of("attn experiment --model llama --tokenizer titles --text ABBA --patch-from AABA --tokens " + a + ' ' + b));
 }
 
 TEST_F(Experiment, ManyPassesAreAnnounced) {
@@ -220,12 +217,7 @@ TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
                             "--effects --exact 2", "--effects --exact 0", "--next --other-text AB",
                             "--other-model llama", "--scores --other-model llama", "--changes --other-model llama"}) {
     SCOPED_TRACE(flags);
-    std::istringstream lines(out_of(line(flags)));
-    for (std::string row; std::getline(lines, row);) {
-      const auto columns =
-          std::ranges::count_if(row, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-      EXPECT_LE(columns, 80) << row;
-    }
+    expect_layout(out_of(line(flags)));
   }
   EXPECT_THAT(out_of(line("--without 1")), HasSubstr("mean"));
   EXPECT_THAT(out_of(line("--effects --exact 2")),

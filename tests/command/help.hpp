@@ -1,5 +1,7 @@
-// Reads --help back: verbs, options, descriptions, examples.
+// Reads text back that the command prints: its layout; of --help, verbs, options, descriptions, examples.
 #pragma once
+
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <sstream>
@@ -19,6 +21,13 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 // One column a code point.
 inline std::ptrdiff_t columns(const std::string& line) {
   return std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+// A text to be read: its lines fit, one blank line parts its paragraphs, and its last line ends it.
+inline void expect_layout(const std::string& text) {
+  for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), 80) << line;
+  EXPECT_FALSE(text.starts_with("\n") || text.ends_with("\n\n") || text.find("\n\n\n") != std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\n")) << text;
 }
 
 inline std::vector<std::string> examples_of(const std::string& help) {

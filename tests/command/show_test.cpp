@@ -66,9 +66,7 @@ TEST_F(Show, TokensStandBesideRowsThatFit) {
   for (const char* verb : {"explain", "run"}) {
     const std::string text = out_of("attn " + std::string(verb) + " multihead --d-out 8 --rope");
     EXPECT_THAT(text, HasSubstr("],  # journey\n"));
-    for (const std::string& line : lines_of(text)) {
-      EXPECT_LE(columns(line), 80) << line;
-    }
+    expect_layout(text);
   }
   EXPECT_THAT(out_of("attn explain multihead --d-out 8 --rope"), HasSubstr("0.1008]\n  becomes [0.5696"));
 }

@@ -129,14 +129,11 @@ TEST_F(Text, IsWalkedThroughByDemo) {
   refused("attn demo \"$(printf '\\377\\376 bad')\"", 2, {"a text in UTF-8; found one in UTF-16"});
   for (const char* verb : {"demo", "explain delta --text", "explain gated-delta --text", "explain linear --text"}) {
     const std::string rest = verb == std::string("demo") ? std::string(800, 'a') : "sat because it was tired.";
-    std::istringstream lines(out_of("attn " + std::string(verb) + " 'The cat " + rest + "'"));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << verb << ": " << line;
+    expect_layout(out_of("attn " + std::string(verb) + " 'The cat " + rest + "'"));
   }
   // A long word is cut so far that it stands behind its numbers, of which negative ones are in parentheses.
   for (const char* module : {"head", "latent"}) {
-    std::istringstream lines(
-        out_of(std::string("attn explain ") + module + " --text '" + std::string(200, 'a') + " is long'"));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80) << module << ": " << line;
+    expect_layout(out_of(std::string("attn explain ") + module + " --text '" + std::string(200, 'a') + " is long'"));
   }
 }
 

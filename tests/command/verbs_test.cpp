@@ -7,10 +7,6 @@
 namespace attn::test {
 namespace {
 
-void expect_width(const std::string& text, std::ptrdiff_t width) {
-  for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
-}
-
 class Verbs : public Command {};
 
 // ---- demo -----------------------------------------------------------------------------------
@@ -33,7 +29,7 @@ TEST_F(Verbs, DemoPrintsTheChapter) {
     EXPECT_THAT(text, HasSubstr(printed));
   }
   EXPECT_THAT(text, HasSubstr("What to type next"));
-  expect_width(text, 80);
+  expect_layout(text);
 }
 
 TEST_F(Verbs, DemoNamesTheWordsOfEachTable) {
@@ -55,7 +51,7 @@ TEST_F(Verbs, LongWordsFit) {
   for (const char* verb : {"demo ", "run self-v1 --text ", "explain self-v1 --text "}) {
     const std::string told = out_of("attn " + (verb + text));
     EXPECT_THAT(told, HasSubstr(cut)) << verb;
-    expect_width(told, 80);
+    expect_layout(told);
   }
 }
 
@@ -157,7 +153,7 @@ TEST_F(Verbs, ExplainTellsTheAbsorbedFormOfALatent) {
     EXPECT_EQ(expanded, absorbed);
     ASSERT_EQ(contexts.size(), 2);
     EXPECT_EQ(contexts[0], contexts[1]);
-    expect_width(text, 80);
+    expect_layout(text);
   }
   const std::string turned = out_of("attn explain latent --d-out 8 --rope --query 3");
   EXPECT_THAT(turned, HasSubstr("numbers 5 and 6 turn by 2 · 1.0000 = 2.0000 rad"));
@@ -186,7 +182,7 @@ TEST_F(Verbs, ExplainKeepsLongVectorsShort) {
   const std::string text = out_of("attn explain causal --input wide.csv --query 30 --qkv-bias");
   EXPECT_THAT(text, HasSubstr(" more) = "));
   EXPECT_THAT(text, HasSubstr("query_30 · key_30 = "));
-  expect_width(text, 80);
+  expect_layout(text);
 }
 
 TEST_F(Verbs, ExplainTakesABatchAndItsTokens) {
@@ -203,7 +199,7 @@ TEST_F(Verbs, InfoTellsTheBuild) {
   for (const char* key : {"attn ", "compiler ", "build ", "processor ", "features ", "threads ", "libzip "}) {
     EXPECT_THAT(text, HasSubstr(key));
   }
-  expect_width(text, 80);
+  expect_layout(text);
   const json report = json::parse(out_of("attn info --json"));
   EXPECT_EQ("attn " + report["version"].get<std::string>() + "\n", out_of("attn --version"));
   EXPECT_GE(report["threads"], 1);
@@ -236,7 +232,7 @@ TEST_F(Verbs, InfoListsAFile) {
 TEST_F(Verbs, InfoOfAModelFitsEightyColumns) {
   const std::string model = ATTN_SOURCE "/examples/data/licences.safetensors";
   const std::string text = out_of("attn info " + model);
-  expect_width(text.substr(text.find('\n') + 1), 80);  // below the path
+  expect_layout(text.substr(text.find('\n') + 1));  // below the path
   for (const char* part : {"all names begin with transformer.", "h.0.attn.c_attn.weight", "no NaN and no infinities",
                            "bytes; --json has all)", "steps: 2500"}) {
     EXPECT_THAT(text, HasSubstr(part));
@@ -341,10 +337,10 @@ TEST_F(Help, SlowExamplesRun) {
 }
 
 TEST_F(Help, FitsTheTerminal) {
-  expect_width(out_of("attn --help"), 80);
+  expect_layout(out_of("attn --help"));
   for (const std::string& verb : verbs_of(out_of("attn --help"))) {
     SCOPED_TRACE(verb);
-    expect_width(out_of("attn " + verb + " --help"), 80);
+    expect_layout(out_of("attn " + verb + " --help"));
   }
 }
 
