@@ -50,6 +50,32 @@ TEST(Pieces, CodesInPatternsAreTheirCharacters) {
   EXPECT_EQ(pieces_of("ABCD", R"([\u0042-\u0043]+)"), (Texts{"A", "BC", "D"}));
 }
 
+// As Oniguruma has them (pre_tokenizers.Split of tokenizers): a line begins behind each line end but the text's last
+// one.
+TEST(Pieces, AssertionsHoldAtLinesAndWords) {
+  const struct {
+    const char *pattern, *text;
+    Texts pieces;
+  } kCases[] = {
+      {"^a", "aa\naa\n", {"a", "a\n", "a", "a\n"}},
+      {"^#+ ", "# a\n## b # c", {"# ", "a\n", "## ", "b # c"}},
+      {"^[\\s\\S]", "a\n\nb\n", {"a", "\n", "\n", "b", "\n"}},
+      {"\\n^", "a\n\n", {"a", "\n", "\n"}},
+      {"\\n^b", "a\nb", {"a", "\nb"}},
+      {"a$", "aa\naa\n", {"a", "a", "\na", "a", "\n"}},
+      {"\\w+$", "one two\nthree four\n", {"one ", "two", "\nthree ", "four", "\n"}},
+      {"[\\s\\S]$", "a\n\n", {"a", "\n", "\n"}},
+      {"\\bat", "at bat at", {"at", " bat ", "at"}},
+      {"\\Bat", "at bat at", {"at b", "at", " at"}},
+      {"at\\b", "at ate at", {"at", " ate ", "at"}},
+      {"at\\B", "at ate at", {"at ", "at", "e at"}},
+      {"\\b-", "a- -", {"a", "-", " -"}},
+      {"\\B-", "a- -", {"a- ", "-"}},
+      {"\\b\u00e9", "\u00e9 a\u00e9 \u00e9", {"\u00e9", " a\u00e9 ", "\u00e9"}},
+  };
+  for (const auto& [pattern, text, pieces] : kCases) EXPECT_EQ(pieces_of(text, pattern), pieces) << pattern;
+}
+
 TEST(Nfc, AMarkOfTheSameClassIsBetweenALetterAndTheNext) {
   EXPECT_EQ(text::nfc("a\u0301"), "\u00e1");
   EXPECT_EQ(text::nfc("a\u0305\u0301"), "a\u0305\u0301");  // both of class 230: blocked
