@@ -1,6 +1,9 @@
 // attn experiment: the numbers of tests/experiment/make_golden.py, what is printed, and what is refused.
 #include "command/experiment.hpp"
 
+#include <functional>
+#include <regex>
+
 #include "command/help.hpp"
 
 namespace attn::test {
@@ -227,6 +230,37 @@ TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   EXPECT_THAT(drawn("--without 1.1"), AllOf(HasSubstr("as it is"), HasSubstr("changed"), HasSubstr("loss")));
   EXPECT_THAT(drawn("--next --tokens A B"), AllOf(HasSubstr(">A<"), HasSubstr("chance"), Not(HasSubstr("changed"))));
   EXPECT_THAT(drawn("--next --other-text AB"), AllOf(HasSubstr("the first"), HasSubstr("the other")));
+}
+
+// A table to read names its column, and has the numbers of --json, the largest first.
+TEST_F(Experiment, TablesOfHeadsAreThoseOfJson) {
+  const struct {
+    const char *flags, *column, *key;
+  } kTables[] = {{"--changes --without 1.2", "change", "changes"},
+                 {"--attribution --tokens A B", "logit", "heads"},
+                 {"--effects", "loss", "after"},
+                 {"--patch-from ABDABC --tokens A B", "share", "heads"},
+                 {"--scores", "previous token", "previous"},
+                 {"--scores", "duplicate token", "duplicate"},
+                 {"--scores", "induction", "induction"}};
+  for (const auto& [flags, column, key] : kTables) {
+    const std::string line = std::string("attn experiment --model llama --text ABCABC ") + flags;
+    SCOPED_TRACE(line + ": " + column);
+    const json found = json::parse(out_of(line + " --json"));
+    const auto lines = lines_of(out_of(line));
+    const std::regex heading(std::string("head +") + column), row(R"((\d)\.(\d) +([-+]\d\.\d{4}))");
+    auto at = std::ranges::find_if(lines, [&](const std::string& text) { return std::regex_match(text, heading); });
+    ASSERT_NE(at, lines.end());
+    EXPECT_EQ(*(at - 1), "");
+    std::vector<double> sizes;
+    for (std::smatch parts; ++at != lines.end() && std::regex_match(*at, parts, row);) {
+      const double told = std::stod(parts[3]), whole = found[key][std::stoul(parts[1]) - 1][std::stoul(parts[2]) - 1];
+      EXPECT_NEAR(told, whole - found.value("before", 0.0), 6e-5);
+      sizes.push_back(std::abs(told));
+    }
+    EXPECT_EQ(sizes.size(), std::string(flags) == "--scores" ? 3u : 8u);
+    EXPECT_TRUE(std::ranges::is_sorted(sizes, std::greater()));
+  }
 }
 
 TEST_F(Experiment, RefusesWhatItCannotFollow) {

@@ -140,7 +140,7 @@ Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, 
                                  clean.token(tokens.b), signed_text(p.clean), signed_text(p.corrupt)),
                        clean);
   found.lines = {"1: this part of the text, patched into the other, gives back the difference.",
-                 "0: it gives back none of it."};
+                 "0: it gives back none of it.", ""};
   found.json["other_tokens"] = corrupt.tokens;
   found.json["clean"] = json_number(p.clean), found.json["corrupt"] = json_number(p.corrupt);
   found.json["stream"] = json_values(p.stream), found.json["heads"] = json_values(p.heads);
