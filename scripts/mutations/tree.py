@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 UNKNOWN = 200  # seconds, of a program that was not yet seen to pass
+OVER_UNITS = ("kernels", "recurrence")  # programs that go over the units by themselves
 
 
 @dataclasses.dataclass
@@ -146,7 +147,7 @@ class Tree:
             return self.run([self.python, "-m", "pytest", "-x", "-rf", "-p", "no:cacheprovider", *chosen], limit, cwd=self.source,
                             env=os.environ | {"PYTHONPATH": str(self.build / "package")})
         command = [str(self.build / "tests" / f"test_{name}"), "--gtest_fail_fast"]
-        if unit and name == "kernels":  # its tests go over the units by themselves
+        if unit and name in OVER_UNITS:
             tests = f"*/{unit}"
         elif unit:
             command.append(f"--unit={unit}")
@@ -160,7 +161,7 @@ class Tree:
         known = self.catchers.setdefault(of(program, m.unit), [])
         likely = known[:20]
         if not program.startswith("python"):
-            likely += [f"*{word.capitalize()}*{'/' + m.unit if m.unit and program == 'kernels' else ''}"
+            likely += [f"*{word.capitalize()}*{'/' + m.unit if m.unit and program in OVER_UNITS else ''}"
                        for word in Path(m.file).stem.split("_") if len(word) > 2]
         passed, text = self.runs(program, m.unit, likely) if likely and ":" not in program else (True, "")
         if passed:
