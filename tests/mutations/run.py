@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Tests of scripts/mutations: which mistakes can be drawn, and what is told of their share.
+"""Tests of scripts/mutations: which mistakes can be drawn, the copy they are made in, and what is told of their share.
 
     tests/mutations/run.py [-k NAME]
 """
 
 import itertools
 import pathlib
+import shutil
 import statistics
 import sys
 import tempfile
@@ -15,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 from mutations.mistakes import code_lines, draw, hidden, mistakes  # noqa: E402
 from mutations.share import wilson  # noqa: E402
-from mutations.tree import Mutation  # noqa: E402
+from mutations.tree import Mutation, Tree  # noqa: E402
 
 CPP = [  # a kind, a line, and a mistake that the kind makes of it
     ("comparison", "if (a < b) {", "if (a <= b) {"),
@@ -114,6 +115,41 @@ class Mistakes(unittest.TestCase):
         self.assertEqual(m.broken("f();\nf();\nf();"), "f();\n;\nf();")
         self.assertEqual(m.fits("f();\nf();"), "")
         self.assertNotEqual(m.fits("f();\ng();"), "")
+
+
+class Copy(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        root = pathlib.Path(folder.name)
+        for base, text in ((root, "tree"), (root / "build/mutate/source", "copy")):
+            for name in ("src/a", "build/default/build.ninja"):
+                (base / name).parent.mkdir(parents=True, exist_ok=True)
+                (base / name).write_text(text)
+        self.tree = Tree(root, root / "build/mutate", None, 1)
+
+    def test_what_runs_sees_the_copy_in_its_place(self):
+        for name in ("src/a", "build/default/build.ninja"):
+            self.assertEqual(self.tree.inside(["cat", str(self.tree.place / name)]), (True, "copy"))
+        self.assertEqual(self.tree.inside(["cat", "a"], "src"), (True, "copy"))
+        self.assertEqual((self.tree.root / "src/a").read_text(), "tree")
+
+    @unittest.skipUnless(shutil.which("ninja"), "needs ninja")
+    def test_objects_are_put_back_and_what_was_linked_with_them_is_removed(self):
+        rule = "rule copy\n  command = cp $in $out\nbuild a.o: copy a\nbuild a.a: copy a.o\nbuild b.a: copy b.o\n"
+        build = self.tree.build
+        (build / "build.ninja").write_text(rule)
+        for name in ("a.o", "a.a", "b.a"):
+            (build / name).write_text("right")
+        before = (build / "a.o").stat().st_mtime_ns
+        self.tree.keep(["a.o"])
+        for name in ("a.o", "a.a"):
+            (build / name).write_text("wrong")
+        self.tree.put_back()
+        self.assertEqual((build / "a.o").read_text(), "right")
+        self.assertEqual((build / "a.o").stat().st_mtime_ns, before)
+        self.assertFalse((build / "a.a").exists())
+        self.assertTrue((build / "b.a").exists())
 
 
 class Share(unittest.TestCase):
