@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
 
@@ -84,6 +85,42 @@ TEST(Report, CodeToTakeAwayIsAllOfTheModule) {
   EXPECT_THAT(page([](ModuleConfig& c) { c.window = 2; }), without_torch(".window = 2"));
   EXPECT_THAT(page([](ModuleConfig& c) { c.out_bias = false; }), without_torch(".out_bias = false"));
   EXPECT_THAT(page([](ModuleConfig& c) { c.softcap = 5; }), without_torch(".softcap = 5"));
+}
+
+nlohmann::json data_of(const std::string& page) {
+  const std::string_view begin = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t from = page.find(begin) + begin.size();
+  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+// What the page knows of the call, without a browser: each option by itself beside the others.
+TEST(Report, ItsDataTellWhatTheyAreOf) {
+  ReportOptions options;
+  options.tokens = {"a", "b", "c", "d", "e", "f"}, options.key_tokens = {"g", "h", "i", "j", "k", "l"};
+  options.title = "six", options.unit = "letter", options.module = "multihead", options.command = "attn report";
+  options.notes = {"one", "two"}, options.seed = 123, options.training = true, options.random_weights = true;
+  options.config = {.d_in = 3, .d_out = 4, .context_length = 8, .dropout = 0.5, .num_heads = 2, .kv_heads = 1};
+  options.config->window = 3, options.config->softcap = 5, options.config->scale = 0.25, options.config->head_dim = 4;
+  options.config->rope = rotary_frequencies({.head_dim = 4});
+  options.config->latents = {.query = 1, .latent = 2, .plain = 3, .rotary = 4, .value = 5};
+  const nlohmann::json data = data_of(report(six_words(), options)), config = data["config"];
+  EXPECT_EQ(data["tokens"], nlohmann::json(options.tokens));
+  EXPECT_EQ(data["keyTokens"], nlohmann::json(options.key_tokens));
+  EXPECT_EQ(data["notes"], nlohmann::json(options.notes));
+  const auto expect_members = [](const nlohmann::json& found, const nlohmann::json& expected) {
+    for (const auto& [name, value] : expected.items()) EXPECT_EQ(found.at(name), value) << name;
+  };
+  const nlohmann::json latents{{"query", 1}, {"latent", 2}, {"plain", 3}, {"rotary", 4}, {"value", 5}};
+  expect_members(data, {{"title", "six"}, {"unit", "letter"}, {"module", "multihead"}, {"command", "attn report"}});
+  expect_members(data, {{"seed", 123}, {"training", true}, {"item", 0}, {"randomWeights", true}});
+  expect_members(config, {{"d_in", 3}, {"d_out", 4}, {"context_length", 8}, {"dropout", 0.5}, {"num_heads", 2}});
+  expect_members(config, {{"kv_heads", 1}, {"window", 3}, {"softcap", 5}, {"scale", 0.25}, {"head_dim", 4}});
+  expect_members(config, {{"causal", true}, {"qkv_bias", false}, {"out_proj", true}, {"latents", latents}});
+  EXPECT_EQ(config["rope"]["invFreq"].size(), 2u);
+  const nlohmann::json bare = data_of(report(six_words()));
+  EXPECT_FALSE(bare.contains("keyTokens"));
+  EXPECT_EQ(bare["tokens"], (nlohmann::json{"1", "2", "3", "4", "5", "6"}));
+  for (const char* name : {"config", "kind", "seed"}) EXPECT_TRUE(bare[name].is_null()) << name;
 }
 
 TEST(Report, TokensStayText) {
