@@ -138,6 +138,11 @@ TEST(Space, WhatIsNotFiniteIsLeftOutAndCounted) {
   EXPECT_EQ(note(d), "2 not finite, not drawn");
 }
 
+TEST(Space, NothingIsCutByTheEdge) {
+  const std::vector<fig::Points> sets{{"inputs", six_vectors(), kWords}, {"context", six_vectors(), kWords}};
+  for (const bool arrows : {false, true}) expect_inside(fig::space(sets, {.arrows = arrows}));
+}
+
 TEST(Space, RefusesWhatDoesNotFit) {
   const auto refused = [](const std::vector<fig::Points>& sets, const std::vector<std::string>& parts) {
     expect_error(Error::Kind::shape, parts, [&] { fig::space(sets); });
@@ -184,6 +189,17 @@ TEST(Steps, TheFutureIsHatchedInEveryStepOfPairs) {
   }
   EXPECT_EQ(rows.size(), 5u);
   for (const auto& [y, count] : rows) EXPECT_EQ(count, 4) << y;
+}
+
+TEST(Steps, NothingIsCutByTheEdge) {
+  for (const std::int64_t tokens : {1, 6, 80}) {
+    SCOPED_TRACE(tokens);
+    Generator rng(123);
+    MultiHeadAttention module({.d_in = 3, .d_out = 4, .num_heads = 2}, rng);
+    Trace trace;
+    module.AttentionLayer::forward(rng.rand({tokens, 3}), &trace);
+    for (const char* title : {"", "A title"}) expect_inside(fig::steps(trace, {.title = title}));
+  }
 }
 
 TEST(Steps, RefusesWhatIsNotThere) {

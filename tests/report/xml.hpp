@@ -4,6 +4,7 @@
 #include <expat.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -77,5 +78,40 @@ class Document {
   std::vector<Element> elements_;
   std::vector<std::size_t> open_;
 };
+
+// Nothing is cut by the picture's edge: no shape, and no level text, of letters of half their height, as in narrow
+// fonts.
+inline void expect_inside(const std::string& svg) {
+  const Document d(svg);
+  const double width = d.root().number("width"), height = d.root().number("height");
+  const auto expect = [&](double left, double top, double right, double bottom) {
+    EXPECT_GE(left, 0);
+    EXPECT_GE(top, 0);
+    EXPECT_LE(right, width);
+    EXPECT_LE(bottom, height);
+  };
+  for (const Element& e : d.elements()) {
+    if (e.has("transform") || std::ranges::count(e.above, "pattern") > 0) continue;
+    SCOPED_TRACE(e.tag + " " + e.text + e.hint);
+    if (e.tag == "rect" && e.has("x")) {
+      const double x = e.number("x"), y = e.number("y");
+      expect(x, y, x + e.number("width"), y + e.number("height"));
+    } else if (e.tag == "circle") {
+      const double x = e.number("cx"), y = e.number("cy"), r = e.number("r");
+      expect(x - r, y - r, x + r, y + r);
+    } else if (e.tag == "line") {
+      const auto [left, right] = std::minmax({e.number("x1"), e.number("x2")});
+      const auto [top, bottom] = std::minmax({e.number("y1"), e.number("y2")});
+      expect(left, top, right, bottom);
+    } else if (e.tag == "text") {
+      const double font = e.has("font-size") ? e.number("font-size") : 11, x = e.number("x"), y = e.number("y");
+      const double columns = static_cast<double>(std::count_if(
+          e.text.begin(), e.text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+      const std::string anchor = e.has("text-anchor") ? e.attributes.at("text-anchor") : "start";
+      const double wide = 0.5 * font * columns, before = anchor == "end" ? wide : 0;
+      expect(x - before, y - 0.9 * font, anchor == "start" ? x + wide : x, y + 0.2 * font);
+    }
+  }
+}
 
 }  // namespace attn::test
