@@ -105,6 +105,7 @@ TEST(LineChart, ExtremesStayInsideThePicture) {
                                                         {-5, -5}}) {
     for (const bool log : {false, true}) {
       const std::vector<Series> series{{"s", {0, 1}, y}};
+      expect_inside(line_chart(series, {.log_y = log}));
       const Document d(line_chart(series, {.log_y = log}));
       for (const Element& line : d.all("polyline")) {
         for (const At& at : points_of(line)) {

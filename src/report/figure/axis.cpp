@@ -59,6 +59,7 @@ std::vector<Tick> log_ticks(double low, double high, int count) {
     for (const double factor : {1.0, 2.0, 5.0}) {
       const double value = factor * std::pow(10.0, power);
       if (value < low * (1 - 1e-9) || value > high * (1 + 1e-9) || (factor > 1 && !between)) continue;
+      if (std::isinf(value)) continue;  // beyond float64's largest number, which `high` may be
       ticks.push_back({value, short_number(value)});
     }
   }
