@@ -22,6 +22,7 @@ HIDDEN = "\x01"
 # A kind of mistake: what is found in a line, and what stands there instead; \0 is what was found.
 OPERAND = r"[\w.:\->]+(?:\([^()]*\)|\[[^\[\]]*\])?"
 END = r"(?=\)| &&| \|\||;|$)"  # an operand is the whole of what the operator joins
+EITHER_WAY = r"(?<!\bswap\()(?<!\bmin\()(?<!\bmax\()"  # two arguments of these may change places
 ARGUMENT = r"([\w.:*&\-\[\]\"\x01]+)"
 NAMES = [("min", "max"), ("any_of", "all_of"), ("lower_bound", "upper_bound"), ("front", "back"), ("starts_with", "ends_with"),
          ("floor", "ceil"), ("sin", "cos"), ("find", "rfind"), ("any", "all"), ("startswith", "endswith")]
@@ -35,7 +36,8 @@ EITHER: dict[str, list[tuple[str, str]]] = {
     "constant": [(r"(?<![\w.'])(\d+)(?![\w.'])", r"(\1 + 1)"), (r"(?<![\w.'])([1-9]\d*)(?![\w.'])", r"(\1 - 1)"),
                  (r"(?<![\w.'])(\d+\.\d*f?|\d+(?:\.\d*)?e-?\d+f?)(?![\w.'])", r"(1 + 2 * \1)")],
     "name": [(rf"\b{a}(?=\()", b) for pair in NAMES for a, b in (pair, pair[::-1])],
-    "arguments": [(rf"(?<=\(){ARGUMENT}, {ARGUMENT}(?=[,)])", r"\2, \1"), (rf"(?<=, ){ARGUMENT}, {ARGUMENT}(?=[,)])", r"\2, \1")],
+    "arguments": [(rf"(?<=\(){EITHER_WAY}{ARGUMENT}, {ARGUMENT}(?=[,)])", r"\2, \1"),
+                  (rf"(?<=, ){ARGUMENT}, {ARGUMENT}(?=[,)])", r"\2, \1")],
 }  # fmt: skip
 CPP: dict[str, list[tuple[str, str]]] = {
     "arithmetic": [(r" & ", " | "), (r" \| ", " & "), (r" [+-]= ", " = "), (r"\+\+(?=\w)", "--")],

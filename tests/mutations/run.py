@@ -77,6 +77,10 @@ class Mistakes(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertLessEqual(set(mistakes(name, text, 0)), {"deletion"})
 
+    def test_arguments_that_may_change_places_do_not(self):
+        for line, some in (("std::swap(a, b);", False), ("x = std::max(a, b);", False), ("swapped(a, b);", True)):
+            self.assertEqual("arguments" in mistakes("a.cpp", "{\n" + line, 1), some, line)
+
     def test_a_digit_separator_begins_no_character(self):
         self.assertIn("x = 1'000 - y;  // '", mistakes("a.cpp", "x = 1'000 + y;  // '", 0)["arithmetic"])
 
