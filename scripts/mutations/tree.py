@@ -153,7 +153,8 @@ class Tree:
             nanobind = subprocess.run([self.python, "-m", "nanobind", "--cmake_dir"], check=True, text=True,
                                       stdout=subprocess.PIPE).stdout.strip()
             options += ["-DATTN_PYTHON=ON", f"-DPython_EXECUTABLE={shutil.which(self.python)}", f"-Dnanobind_DIR={nanobind}"]
-        if not self.inside(["cmake", "--preset", "default", "-DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST", *options])[0]:
+        options.append("-DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST")
+        if not self.inside(["cmake", "--preset", "default", *options])[0]:
             sys.exit(f"the copy cannot be configured: see {self.log}")
         if not self.builds(["all"]):
             sys.exit(f"the copy does not compile as it is: see {self.log}")
