@@ -146,8 +146,9 @@ class Tree:
         cache = self.build / "CMakeCache.txt"
         if cache.exists() and f"CMAKE_HOME_DIRECTORY:INTERNAL={self.place}\n" not in cache.read_text():
             shutil.rmtree(self.build)  # it was built for another place
-        if self.place == self.root and not self.build.exists():
-            shutil.copytree(self.root / BUILD, self.build, symlinks=True)
+        begins = not cache.exists()
+        if begins and self.place == self.root:
+            shutil.copytree(self.root / BUILD, self.build, symlinks=True, dirs_exist_ok=True)
         options = []
         if self.python:
             nanobind = subprocess.run([self.python, "-m", "nanobind", "--cmake_dir"], check=True, text=True,
@@ -156,7 +157,7 @@ class Tree:
         options.append("-DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST")
         if not self.inside(["cmake", "--preset", "default", *options])[0]:
             sys.exit(f"the copy cannot be configured: see {self.log}")
-        if not self.builds(["all"]):
+        if begins and not self.builds(["all"]):  # what each object is made of, self.uses, is known afterwards
             sys.exit(f"the copy does not compile as it is: see {self.log}")
 
     def builds(self, targets: list[str]) -> bool:
@@ -291,6 +292,8 @@ class Tree:
         if m.fits(kept):
             return "does not fit"
         objects = self.objects(m)
+        if not self.builds(objects):
+            sys.exit(f"the copy does not compile as it is: see {self.log}")
         before = self.digest(objects)
         self.keep(objects)
         try:
