@@ -218,6 +218,7 @@ class Tree:
                 return ""
         failed = re.findall(r"^(?:\[  FAILED  \]|FAILED) ([\w/.:-]+)", text, re.MULTILINE)
         failed = failed or re.findall(r"^\[ RUN      \] ([\w/.]+)", text, re.MULTILINE)[-1:]
+        failed = failed or ["::".join(at) for at in re.findall(r'"\S+/(tests/python/\w+\.py)", line \d+ in (test_\w+)', text)]
         return failed[0] if failed else "all"
 
     def passes_unbroken(self, program: str, m: Mutation, test: str) -> bool:
