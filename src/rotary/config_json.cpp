@@ -96,6 +96,9 @@ Parameters parameters_of(const JsonObject& config, std::string_view layer_type, 
   if (!found) return {};
   if (!found->is_object()) config.wrong(key, "an object", *found);
   const bool nested = std::ranges::any_of(*found, [](const Json& value) { return value.is_object(); });
+  if (nested && scaling && family.by_layer()) {  // transformers takes these objects for keys of no meaning
+    config.wrong(key, "without layer types, which this family reads in rope_parameters alone", *found);
+  }
   if (nested) return nested_parameters(config, key, *found, layer_type, family);
   if (family.by_layer() && !scaling && !found->empty()) {
     config.wrong(key, "nested by full_attention and sliding_attention, as this family reads it", *found);
