@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/order.hpp"
+#include "core/utf8.hpp"
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
 #include "text/pre_tokenizers.hpp"
@@ -168,6 +169,11 @@ class GgufReader {
     read_characters(true);
   }
 
+  static bool is_character(std::string_view text) {
+    const Character c = first_character(text);
+    return c.valid && c.length == text.size();
+  }
+
   // SentencePiece merges the pair whose result has the highest score, and of equal ones the leftmost: every way to make
   // a token of two is a merge.
   void read_scored_merges() {
@@ -192,9 +198,18 @@ class GgufReader {
     for (const auto& [token, id] : d_.vocabulary) {
       if (token.size() > kLongestToken) continue;
       for (std::size_t cut = 1; cut < token.size(); ++cut) {
-        const auto left = id_of(std::string_view(token).substr(0, cut));
-        const auto right = left ? id_of(std::string_view(token).substr(cut)) : std::nullopt;
-        if (right) pairs.push_back({scores[id], *left, *right});
+        const std::string_view first = std::string_view(token).substr(0, cut),
+                               second = std::string_view(token).substr(cut);
+        const auto left = id_of(first);
+        if (!left && !is_character(first)) continue;
+        const auto right = id_of(second);
+        if (left && right) {
+          pairs.push_back({scores[id], *left, *right});
+        } else if (types_[id] == kNormal && (right || is_character(second))) {
+          // SentencePiece joins characters that are no tokens, too; here they are bytes before anything is joined.
+          origin_.fail("a token for each character of " + io::in_quotes(token),
+                       "none for " + io::in_quotes(left ? second : first));
+        }
       }
     }
     double last = NAN;

@@ -205,6 +205,18 @@ TEST(TokenizerGguf, ExtraBlanksGoAsInSentencePiece) {
   }
 }
 
+// SentencePiece joins the two characters, of which one is no token.
+TEST(TokenizerGguf, TokensOfCharactersThatAreNoneAreRefused) {
+  const GgufBytes whole(read_data("tokenizers/sentencepiece.gguf"));
+  for (const auto& [token, character] : {std::pair{"eψ", "ψ"}, {"ψe", "ψ"}, {"ψω", "ψ"}}) {
+    expect_gguf_refused(whole,
+                        std::string("a token for each character of \"") + token + "\"; found none for \"" + character,
+                        [&](GgufBytes& file) {
+                          std::get<std::vector<std::string>>(file.metadata.at("tokenizer.ggml.tokens"))[303] = token;
+                        });
+  }
+}
+
 TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {
   std::string file = read_data("tokenizers/sentencepiece.gguf");
   const std::string key = "tokenizer.ggml.scores";
