@@ -127,8 +127,7 @@ std::string BPETokenizer::decode_first(std::int64_t id) const {
   const auto& decoder = table_->description.word_piece_decoder;
   const std::string& content = table_->vocabulary.content_of(static_cast<Id>(id));
   if (table_->description.metaspace_decoder) return text::replaced_all(content, text::kBlank, "");
-  if (!decoder) return inside;
-  return content.starts_with(decoder->begin) ? content.substr(decoder->begin.size()) : content;
+  return decoder ? text::decoded_first(content, *decoder) : inside;
 }
 
 std::int64_t BPETokenizer::vocab_size() const noexcept { return static_cast<std::int64_t>(table_->vocabulary.size()); }

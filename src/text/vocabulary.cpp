@@ -86,6 +86,11 @@ std::optional<Id> look_up(std::string_view content, const std::vector<Id>& order
 
 }  // namespace
 
+std::string decoded_first(const std::string& token, const WordPieceDecoder& decoder) {
+  const std::string text = token.substr(token.starts_with(decoder.begin) ? decoder.begin.size() : 0);
+  return decoder.cleanup ? without_blanks_before_signs(text) : text;
+}
+
 std::string letter_of(std::uint8_t byte) {
   const auto printable = [](int b) { return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
   std::uint32_t letter = byte;

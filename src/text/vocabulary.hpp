@@ -64,6 +64,9 @@ class Vocabulary {
   std::vector<std::uint32_t> order_;
 };
 
+// A token of WordPiece as it begins a text.
+std::string decoded_first(const std::string& token, const WordPieceDecoder& decoder);
+
 // GPT-2's alphabet: printable bytes are themselves, the others are U+0100 and up, in order.
 std::string letter_of(std::uint8_t byte);
 

@@ -227,6 +227,20 @@ TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {
   EXPECT_THROW(BPETokenizer::parse(parsed), Error);
 }
 
+// The texts are the package's (tokenizers 0.23.3), which takes the blanks from the first token, too.
+TEST(TokenizerFiles, ATextBeginsWithoutBlanksBeforeSigns) {
+  const std::string json = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "a ' b": 1, " .": 2, "##c !": 3},
+    "unk_token": "[UNK]"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true}})";
+  const auto decoded = [](const std::string& file, std::initializer_list<std::int64_t> ids) {
+    return BPETokenizer::parse(file).decode(std::vector(ids));
+  };
+  EXPECT_EQ(decoded(json, {1, 1}), "a'b a'b");
+  EXPECT_EQ(decoded(json, {2, 3}), ".c!");
+  EXPECT_EQ(decoded(json, {3, 2}), "##c! .");
+  EXPECT_EQ(decoded(replaced(json, "true", "false"), {1, 1}), "a ' b a ' b");
+}
+
 // ---- files that are not what they should be -------------------------------------------
 
 void expect_refused(const std::string& json, const std::string& why) {
