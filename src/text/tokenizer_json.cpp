@@ -41,6 +41,8 @@ class Reader {
     require_beginning();
     if (d_.byte_level != byte_level_decoder_)
       origin_.fail("ByteLevel before and after the model, or at neither", "one");
+    // The package counts and cuts the letters that stand for bytes, and WordPiece here the text's own characters.
+    if (d_.byte_level && d_.word_piece) unknown("pre_tokenizer before WordPiece", "ByteLevel");
   }
 
  private:

@@ -264,6 +264,9 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
   two["pre_tokenizer"]["add_prefix_space"] = false;
   expect_refused(two.dump(), "prepend_scheme to be never");
   expect_refused(replaced(qwen, "\"type\":\"NFC\"", "\"type\":\"NFKC\""), "NFKC");
+  nlohmann::json pieces = nlohmann::json::parse(json_of("bert"));  // of which the package cuts the letters for bytes
+  pieces["pre_tokenizer"] = pieces["decoder"] = {{"type", "ByteLevel"}};
+  expect_refused(pieces.dump(), "a pre_tokenizer before WordPiece that attn knows; found \"ByteLevel\"");
   expect_refused(replaced(qwen, "\"type\":\"Split\"", "\"type\":\"UnicodeScripts\""), "UnicodeScripts");
   expect_refused(replaced(qwen, "\\\\p{N}|", "\\\\p{Greek}|"), "\\p{Greek}");
   expect_refused(replaced(qwen, "\\\\p{N}|", "(?<!a)|"), "(?<!");
