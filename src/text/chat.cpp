@@ -157,7 +157,8 @@ ChatTemplate ChatTemplate::parse(std::string_view jinja, const Tokens& tokens) {
 ChatTemplate ChatTemplate::of(const Tokenizer& tokenizer) {
   const std::string plain = tokenizer.chat_template(), tools = tokenizer.chat_template("tool_use");
   if (plain.empty() && tools.empty()) {
-    throw Error(Error::Kind::data, "ChatTemplate", "a chat template in the model's files", "none",
+    throw Error(Error::Kind::data, "ChatTemplate",
+                "a chat template in the model's files, or of several one named default", "none",
                 "write the conversation's text yourself");
   }
   auto program = std::make_shared<Program>();

@@ -161,13 +161,16 @@ void add_tokenizer_config(std::string_view json, const io::Origin& origin, Descr
   const Json* chat = config.find("chat_template");
   config.finish({kTokenizerConfigPassedOver});
   if (!chat) return;
-  if (!chat->is_array()) {
+  if (chat->is_object()) {
+    const JsonObject named(*chat, origin);
+    for (const auto& [name, text] : chat->items()) description.chat_templates[name] = named.text(name.c_str(), "");
+  } else if (chat->is_array()) {
+    for (const Json& item : *chat) {
+      const JsonObject named(item, origin);
+      description.chat_templates[named.text("name", "")] = named.text("template", "");
+    }
+  } else {
     description.chat_templates["default"] = config.text("chat_template", "");
-    return;
-  }
-  for (const Json& item : *chat) {
-    const JsonObject named(item, origin);
-    description.chat_templates[named.text("name", "")] = named.text("template", "");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/chat.hpp"
 #include "attn/error.hpp"
 #include "attn/tokenizer.hpp"
 #include "cases.hpp"
@@ -28,6 +29,14 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
   EXPECT_EQ(object.end_of_text(), object.id_of("<|endoftext|>"));
   EXPECT_EQ(object.chat_template(), "d");
   EXPECT_EQ(object.chat_template("tool_use"), "t");
+  const auto by_name = BPETokenizer::parse(json, R"({"chat_template": {"tool_use": "t", "default": "d"}})");
+  EXPECT_EQ(by_name.chat_template(), "d");
+  EXPECT_EQ(by_name.chat_template("tool_use"), "t");
+  for (const char* other :
+       {R"({"chat_template": {"rag": "r"}})", R"({"chat_template": [{"name": "rag", "template": "r"}]})"}) {
+    expect_error(Error::Kind::data, {"of several one named default"},
+                 [&] { ChatTemplate::of(BPETokenizer::parse(json, other)); });
+  }
   const std::string qwen = json_of("qwen");  // "jour" is a token of its vocabulary
   for (const char* key : {"extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"}) {
     const auto more = BPETokenizer::parse(qwen, "{\"" + std::string(key) + "\": [\"jour\"]}");
@@ -50,6 +59,7 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
                  [&] { BPETokenizer::parse(json, lacking); });
   }
   EXPECT_THROW(BPETokenizer::parse(json, R"({"chat_template": 7})"), Error);
+  EXPECT_THROW(BPETokenizer::parse(json, R"({"chat_template": {"default": 7}})"), Error);
   EXPECT_THROW(BPETokenizer::parse(json, "[]"), Error);
   EXPECT_EQ(plain.special_ids().size(), 3u);
   EXPECT_FALSE(plain.id_of("no such token"));
