@@ -82,6 +82,9 @@ TEST_F(Tokens, OfTheLinesOfAFile) {
   EXPECT_EQ(out_of("attn tokens --tokenizer " + kFiles + "smollm.json --lines lines"), "[16,198]\n\"1\\u001b\"\n[]\n");
   std::ofstream(path("bad")) << "{}\n";
   EXPECT_EQ(run("attn tokens --tokenizer " + kFiles + "smollm.json --lines bad").status, 3);
+  std::ofstream(path("marked")) << "\xef\xbb\xbf\"1\"\n";
+  EXPECT_THAT(run("attn tokens --tokenizer " + kFiles + "smollm.json --lines marked").err,
+              HasSubstr("[--lines] expected JSON; found a byte order mark in line 1 of \"marked\""));
 }
 
 TEST_F(Tokens, WrongUsageAndFilesAreErrors) {

@@ -13,6 +13,7 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
+#include "io/json_object.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -105,8 +106,10 @@ void answer_lines(const BPETokenizer& tokenizer, const TokensFlags& flags) {
   std::size_t number = 0;
   for (const std::string& line : lines_of(io::as_text(buffer.bytes()))) {
     const std::string place = "line " + std::to_string(++number) + " of " + io::source_name(flags.lines);
+    const io::Origin origin{"--lines", place};
+    io::require_plain_json(line, origin);
     const Json question = Json::parse(line, nullptr, false);
-    answers += answer(tokenizer, question, flags.plain, {"--lines", place}).dump() + "\n";
+    answers += answer(tokenizer, question, flags.plain, origin).dump() + "\n";
   }
   write_stdout(answers);
 }
