@@ -27,8 +27,8 @@ TEST_F(Refusals, OfModels) {
   expect("generate --model M --ids 1 --stop-text a", "[--stop-text] expected --prompt");
   expect("generate --model M --prompt a --stop-text ''", "[--stop-text] expected a text; found an empty one");
   expect("generate --model M --top-k -1", "[--top-k] expected a number from 0 on; found -1");
-  expect("generate --model M --temperature inf", "[--temperature] expected a number from 0 on; found inf");
-  expect("generate --model M --repetition-penalty inf", "[--repetition-penalty] expected a positive number; found inf");
+  expect("generate --model M --temperature inf", "[--temperature] expected a finite number; found inf");
+  expect("generate --model M --repetition-penalty inf", "[--repetition-penalty] expected a finite number; found inf");
   expect("generate --model M --top-p 5", "[--top-p] expected a number above 0 and at most 1; found 5");
   expect("generate --model M --ids a", "[--ids] expected token ids such as 1,2,3; found a");
   expect("experiment --model M --text a --next --without 1 --mean-of b", "[--mean-of] expected --by mean");

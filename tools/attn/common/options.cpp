@@ -1,6 +1,7 @@
 #include "common/options.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attn/error.hpp"
 #include "common/format.hpp"
@@ -94,7 +95,7 @@ void Option::check(std::string_view text) const {
   if (!range_) return;
   const auto [least, most] = *range_;
   if (read_value(text, number) != nullptr || !(number >= least && number <= most)) {
-    refuse(name(), range_text(least, most), text);
+    refuse(name(), std::isinf(number) ? "a finite number" : range_text(least, most), text);
   }
 }
 
