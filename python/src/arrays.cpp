@@ -69,8 +69,10 @@ DType dtype_of_array(const nb::dlpack::dltensor& array, const char* op, const ch
   for (const Code& code : kCodes) {
     if (array.dtype == code.code) return code.dtype;
   }
-  throw Error(Kind::dtype, op, std::string(what) + " of float64, 32 or 16, bfloat16, int64, 32 or 8, uint8 or bool",
-              dtype_name(array.dtype));
+  constexpr const char* known =
+      " of a dtype that attn reads: float64, float32, float16, bfloat16, int64, int32, int8, uint8 or bool";
+  throw Error(Kind::dtype, op, what + std::string(known), dtype_name(array.dtype),
+              "convert with .astype(dtype), or .to(dtype)");
 }
 
 nb::dlpack::dltensor told_by(const nb::ndarray<nb::ro>& array) {

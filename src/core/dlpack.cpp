@@ -56,7 +56,7 @@ DType dtype_from(const DLDataType& type) {
   for (const Code& code : kCodes) {
     if (type.lanes == 1 && type.code == code.code && type.bits == code.bits) return code.dtype;
   }
-  fail(Error::Kind::dtype, "float64, 32 or 16, bfloat16, int64, 32 or 8, uint8 or bool, with one lane",
+  fail(Error::Kind::dtype, "one lane of float64, float32, float16, bfloat16, int64, int32, int8, uint8 or bool",
        "type code " + std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits, " +
            std::to_string(type.lanes) + " lanes");
 }

@@ -303,6 +303,7 @@ def test_no_signature_of_the_binding_is_shown(call, words):
 @pytest.mark.parametrize("call, words", [
     (lambda: sdpa(X, X[..., :3], X), r"found query \(.*\), key \(.*\), value \(.*\)"),
     (lambda: sdpa(X, X.astype(np.float64), X), r"expected query, key and value of one dtype"),
+    (lambda: sdpa(X.astype(complex), X, X), r"query of a dtype that attn reads: .*float32,.*; found complex128; convert with"),
     (lambda: sdpa(X, X, X, block_size=16), r"expected block_mask beside block_size; found none"),
     (lambda: sdpa(X, X, X, relative_max_distance=5), r"expected relative_bias beside relative_bidirectional and .*; found none"),
     (lambda: sdpa(X, X, X, relative_bidirectional=False), r"expected relative_bias beside relative_bidirectional and"),
