@@ -28,28 +28,41 @@ class FloatForward {
     pack_lanes(p_, p_.q, p_.d, span, group, query_factor(p_), lines_, queries_ + group * p_.d * kColumns);
   }
 
-  void fetch_rows_of(const Span&) {}
+  // The next task's rows, beside this one's products. Of many keys the next block's are fetched instead.
+  void fetch_rows_of(const Span& span) {
+    if (!has_few_keys()) return;
+    ahead_ = {};
+    fetch_rows(p_, all_keys(p_), span, 0, p_.tk, ahead_);
+    const Query begin = query(p_, span, 0);
+    ahead_.add(p_, p_.q, span.batch, begin.head, begin.token, least_of(p_.tq - begin.token, span.rows), p_.d);
+    fetch_rows(p_, all_values(p_), span, 0, p_.tk, ahead_);
+    ahead_.spread_over(kBlockKeys);
+  }
 
   void load_block(const Span& span, const KeyBlock& block) {
     keys_ = block_of(p_, all_keys(p_), span, block.first, block.count, keys_buffer_);
     values_ = block_of(p_, all_values(p_), span, block.first, block.count, values_buffer_);
-    fetch_block(span, block.first + kBlockKeys);
+    if (!has_few_keys()) fetch_block(span, block.first + kBlockKeys);
   }
 
   // The queries were scaled when packed: scores lack no factor.
   void attend(const Span& span, int group, const QueryTile& tile, const KeyBlock& block, const Range& range,
-              const Running& run) {
+              Running& run) {
     multiply_keys(group, range);
     cap_scores(p_, range.keys, 1, scores_);
     mask_range(p_, span, group, tile, block.first, block.count, range, scores_);
     softmax_tile(scores_, range.keys, 1, run, context_rows_);
     if (drops(p_)) drop_weights(span, group, tile, block, range);
+    begin_context(run, context_rows_);
     add_values(range, run.context);
   }
 
   void finish() {}
 
  private:
+  // Each row is then read for few others, so that reading takes part of a task's time.
+  bool has_few_keys() const { return p_.tk <= kTaskRows; }
+
   // Keys and values of the block from a key on, beside the first of this block's products: loads shall not wait.
   void fetch_block(const Span& span, std::int64_t first) {
     if (first >= p_.tk) return;

@@ -49,7 +49,7 @@ inline Range start(const Problem& p, const Span& span, Scratch& mem, Running* ru
   std::int64_t begin = p.tk, end = 0;
   for (int g = 0; g < groups_of(span); ++g) {
     run[g] = {mem.maximum + g * kColumns, mem.sum + g * kColumns, mem.context + g * mem.rows * kColumns};
-    clear(run[g], mem.rows);
+    clear(run[g]);
     locate_queries(p, span, g, seen[g]);
     if (p.sinks) start_with_sinks(p, seen[g], run[g]);
     if (seen[g].any_first < begin) begin = seen[g].any_first;
@@ -83,7 +83,7 @@ struct KeyBlock {
 // Holds the operands of a task, packed as its products take them.
 template <class Core>
 concept ForwardCore = requires(Core core, const Span& span, int group, const QueryTile& tile, const KeyBlock& block,
-                               const Range& range, const Running& run) {
+                               const Range& range, Running& run) {
   Core::kKeyStep;  // keys a product takes at once: a range begins and ends at a multiple
   core.pack_queries(span, group);
   core.fetch_rows_of(span);      // of the task that comes next, beside this one's products
@@ -134,7 +134,10 @@ inline void forward_task(const Problem& p, const ForwardPlan& plan, const Forwar
     }
   }
   mem.core.finish();
-  for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+  for (int g = 0; g < groups_of(span); ++g) {
+    begin_context(run[g], mem.rows);
+    write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+  }
 }
 
 }  // namespace

@@ -12,11 +12,11 @@ namespace {
 struct Running {
   float *maximum, *sum;  // 1 row each: the score that is subtracted, and Σ 2^(s - maximum)
   float* context;        // dv rows, made up to a multiple of 16: Σ 2^(s - maximum) · v
+  bool fresh = true;     // nothing was added to the context, and it holds anything
 };
 
-inline void clear(const Running& run, std::int64_t rows) {
+inline void clear(const Running& run) {
   for (int lane = 0; lane < kColumns; ++lane) run.maximum[lane] = kMinusInfinity, run.sum[lane] = 0;
-  for (std::int64_t i = 0; i < rows * kColumns; i += kLanes) store(run.context + i, splat(0.f));
 }
 
 // A sink is a score that was met before any key. A maximum is a whole number where softmax wants it so
@@ -64,10 +64,17 @@ inline void softmax_tile(float* s, std::int64_t keys, float factor, const Runnin
     const Vec shrink = exp2_nonpositive(before - base);
     store(run.maximum + w, after);
     store(run.sum + w, load(run.sum + w) * shrink + sum);
-    if (!any(shrink != splat(1.f))) continue;
+    if (run.fresh || !any(shrink != splat(1.f))) continue;
     for (std::int64_t c = 0; c < rows; ++c)
       store(run.context + c * kColumns + w, load(run.context + c * kColumns + w) * shrink);
   }
+}
+
+// Before the first sums, so that it is in L1 while they are added, and at the end, where there were none.
+inline void begin_context(Running& run, std::int64_t rows) {
+  if (!run.fresh) return;
+  for (std::int64_t i = 0; i < rows * kColumns; i += kLanes) store(run.context + i, splat(0.f));
+  run.fresh = false;
 }
 
 inline float log_sum_exp(float maximum, float sum) { return sum == 0 ? kMinusInfinity : natural_sum(maximum, sum); }

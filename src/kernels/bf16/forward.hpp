@@ -72,7 +72,8 @@ class MatrixForward {
   void fetch_rows_of(const Span& span) {
     if (!kWorksBeside || blocks_.shares() || p_.tk > kTaskRows) return;
     fetch_rows(p_, all_keys(p_), span, 0, p_.tk, ahead_);
-    ahead_.add(p_, p_.q, span.batch, query(p_, span, 0).head, 0, p_.tq, p_.d);
+    const Query begin = query(p_, span, 0);
+    ahead_.add(p_, p_.q, span.batch, begin.head, begin.token, least_of(p_.tq - begin.token, span.rows), p_.d);
     fetch_rows(p_, all_values(p_), span, 0, p_.tk, ahead_);
     ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
   }
@@ -80,7 +81,7 @@ class MatrixForward {
   // Attends in two strips of scores that take turns. Scores that stand are in memory once the next products have begun;
   // beside the rest of these they become weights.
   void attend(const Span& span, int group, const QueryTile& tile, const KeyBlock& block, const Range& range,
-              const Running& run) {
+              Running& run) {
     Softmax<kParts> softmax(steps_a_strip(), weights_, run, range.from);
     for (std::int64_t from = range.from; from < range.from + range.keys; from += kForwardStrip) {
       float* s = scores_[from / kForwardStrip % 2];
@@ -99,6 +100,7 @@ class MatrixForward {
     softmax.finish();
     if (drops(p_)) drop_weights(span, group, tile, block, range);
     softmax.scale(run.context, round_up(p_.dv, 16));
+    begin_context(run, round_up(p_.dv, 16));
     add_values(range, run.context);
   }
 

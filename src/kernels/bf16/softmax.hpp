@@ -71,7 +71,7 @@ class Softmax {
 
   // Shrinks what was summed before the run, where the maximum has risen.
   void scale(float* context, std::int64_t rows) const {
-    for (int w = 0; shrinks_ && w < kWidth; ++w) {
+    for (int w = 0; shrinks_ && !run_.fresh && w < kWidth; ++w) {
       for (std::int64_t c = w * kLanes; c < rows * kColumns; c += kColumns)
         store(context + c, load(context + c) * shrink_[w]);
     }
