@@ -138,6 +138,8 @@ TEST_F(Experiment, FollowsHeadsOverTheCheckpointsOfARun) {
     EXPECT_EQ(at["previous"], json::parse(out_of(alone + " --scores"))["previous"]);
   }
   EXPECT_EQ(all[1]["step"], 10);
+  refused("attn experiment --model m.safetensors --text 123456789 --checkpoints", 2,
+          {"[--text] expected 2 to 8 tokens, which are read twice for scores; found 9"});
   EXPECT_THAT(out_of(steps + " --output steps.svg"), AllOf(HasSubstr("induction"), HasSubstr("  10  ")));
   EXPECT_THAT(read(path("steps.svg")), HasSubstr("loss / first loss"));
   // Another run of this name: its models alone.

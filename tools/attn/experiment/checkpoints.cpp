@@ -18,7 +18,8 @@ struct At {
 };
 
 At read_at(const KeptModel& kept, const Reading& one, const Edits& edits) {
-  Reading reading{.model = load_reader(kept.path), .tokenizer = nullptr, .ids = one.ids, .tokens = {}};
+  Reading reading{
+      .model = load_reader(kept.path), .tokenizer = nullptr, .ids = one.ids, .tokens = {}, .flag = one.flag};
   if (!reading.model->writes() || reading.model->vocab_size() != one.model->vocab_size() ||
       !experiment::heads_alike(reading.lm().config(), one.lm().config())) {
     throw Error(Error::Kind::data, "--checkpoints", "models of the sizes of --model", kept.path.string(),
