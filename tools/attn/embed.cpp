@@ -47,10 +47,13 @@ std::vector<std::string> texts_of(const EmbedFlags& flags) {
   return texts;
 }
 
+// Of rows, whose numbers follow each other: there are as many calls as pairs of texts.
 double cosine(const Tensor& a, const Tensor& b) {
   double product = 0, of_a = 0, of_b = 0;
+  const float *one = a.data<float>(), *other = b.data<float>();
   for (std::int64_t i = 0; i < a.numel(); ++i) {
-    product += a.at({i}) * b.at({i}), of_a += a.at({i}) * a.at({i}), of_b += b.at({i}) * b.at({i});
+    const double x = one[i], y = other[i];
+    product += x * y, of_a += x * x, of_b += y * y;
   }
   return of_a == 0 || of_b == 0 ? 0 : product / std::sqrt(of_a * of_b);
 }
