@@ -63,6 +63,25 @@ TEST_F(OverRanks, OneRankTellsWhatIsWrong) {
   EXPECT_EQ(files(), before);
 }
 
+// Weights say nothing of their config: each rank would compute another model.
+TEST_F(OverRanks, RanksWithOtherConfigsAreTold) {
+  std::string config = read(std::filesystem::path(ATTN_SOURCE) / "tests/lm/data/llama/config.json");
+  const auto change = [&](const std::string& from, const std::string& to) {
+    ASSERT_NE(config.find(from), std::string::npos) << from;
+    config.replace(config.find(from), from.size(), to);
+  };
+  change("\"vocab_size\": 61", "\"vocab_size\": 256");
+  std::filesystem::create_directory(path("0")), std::filesystem::create_directory(path("1"));
+  write("0/config.json", config);
+  change("\"rope_theta\": 10000.0", "\"rope_theta\": 50000.0");
+  write("1/config.json", config);
+  fails(on(2,
+           "cd $rank && attn train --config config.json --text ../text.txt --context 16 --batch 4 --steps 2 "
+           "--out ../m.safetensors"),
+        2, "rank 1 of 2: [ranks] expected the model and its settings of rank 0");
+  EXPECT_FALSE(std::filesystem::exists(path("m.safetensors")));
+}
+
 TEST_F(OverRanks, AModelThatIsThereIsKept) {
   out_of(on(2, train("m.safetensors")));
   const auto before = files();

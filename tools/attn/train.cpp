@@ -263,7 +263,7 @@ void require_equal_ranks(const Training& training) {
   require_alike(ranks.transport, "the tokens of --text", training.text.fingerprint());
   require_alike(ranks.transport, "the step", std::to_string(training.trainer.steps_done()));
   require_alike(ranks.transport, "the instruction set (ATTN_FORCE_ISA chooses one)", kernels::active().isa);
-  require_alike(ranks.transport, "the weights", training.fingerprint);
+  require_alike(ranks.transport, "the model and its settings", training.fingerprint);
 }
 
 // Why a run ends before its last step. Ranks agree, so that all end with the same one.

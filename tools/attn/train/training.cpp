@@ -46,9 +46,10 @@ const Tokenizer& same_tokenizer(const Tokenizer& tokenizer, const TrainSettings&
               "give the --tokenizer of the run");
 }
 
-// Ranks compare their weights by this.
-std::string fingerprint_of(LanguageModel& model, const TrainRanks& ranks) {
-  return ranks.size() > 1 ? fingerprint(model.parameters()) : "";
+// Ranks compare by this all that decides their numbers and is read from files: weights, and what they mean.
+std::string fingerprint_of(LanguageModel& model, const TrainSettings& settings, const TrainRanks& ranks) {
+  if (ranks.size() == 1) return "";
+  return fingerprint(model.parameters(), to_json(settings).dump() + model.config().json);
 }
 
 }  // namespace
@@ -60,7 +61,7 @@ Training::Training(const TrainSettings& chosen, const std::vector<std::string>& 
       text(text_of(texts, tokenizer, settings)),
       model(make(rng)),
       unit(unit_of(tokenizer)),
-      fingerprint(fingerprint_of(model, ranks)),
+      fingerprint(fingerprint_of(model, settings, ranks)),
       trainer(model, rng, text, settings.train, ranks) {}
 
 Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
@@ -70,7 +71,7 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
       text(text_of(texts, same_tokenizer(tokenizer, settings, from.source), settings)),
       model(model_of(from, settings.model, rng)),
       unit(unit_of(tokenizer)),
-      fingerprint(fingerprint_of(model, ranks)),
+      fingerprint(fingerprint_of(model, settings, ranks)),
       trainer(model, rng, text, from, ranks) {}
 
 TrainCheckpoint Training::checkpoint() const {

@@ -32,7 +32,7 @@ struct Training {
   TrainText text;
   LanguageModel model;
   std::string unit;         // what a token is, in words: a byte where the tokenizer is none
-  std::string fingerprint;  // of all weights that it began with, to be compared; of one rank nothing
+  std::string fingerprint;  // of what it began with, but for its text, to be compared; of one rank nothing
   Trainer trainer;
 };
 
