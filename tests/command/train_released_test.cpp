@@ -1,4 +1,6 @@
 // attn train --from: a released model goes on, resumes bit for bit, and is saved as a folder that others read.
+#include <limits>
+
 #include "attn/generate.hpp"
 #include "attn/gpt.hpp"
 #include "attn/pretrained.hpp"
@@ -122,6 +124,25 @@ TEST_F(TrainReleased, GoesOnFromAFileOfBytes) {
   fs::remove_all(path("bytes"));
   EXPECT_THAT(run("attn train --from llama/model.safetensors" + line + "beside").err, HasSubstr("loss"));
   EXPECT_EQ(read(path("beside/tokenizer.json")), read(path("llama/tokenizer.json")));
+}
+
+// A weight that no text reaches makes no loss infinite, and would be found when the run first saves.
+TEST_F(TrainReleased, WeightsThatAreNotFiniteAreFoundBeforeTheFirstStep) {
+  const auto spoil = [&](const std::string& file, const std::string& name) {
+    io::NamedTensors all = io::load(path(file));
+    for (auto& [called, tensor] : all.tensors) {
+      if (called == name) tensor.set({0, 0}, std::numeric_limits<double>::quiet_NaN());
+    }
+    io::save_safetensors(path(file), all);
+  };
+  out_of(std::string(kRun) + "--out tuned --until 2");
+  spoil("tuned/model.training.safetensors", "model.model.embed_tokens.weight");
+  refused(
+      "attn train --text text.txt --out tuned --resume", 3,
+      {"finite weights to begin with in ", "tuned/model.training.safetensors; found nan in model.embed_tokens.weight"});
+  spoil("llama/model.safetensors", "model.embed_tokens.weight");
+  refused(std::string(kRun) + "--out out --on-nan skip", 3,
+          {"finite weights to begin with in llama; found nan in model.embed_tokens.weight"});
 }
 
 TEST_F(TrainReleased, RefusesWithAReason) {

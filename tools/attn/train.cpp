@@ -138,7 +138,7 @@ MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& token
   if (!verb.given("--lr")) flags.settings.train.lr = kRateOfReleased;
   if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
   return [from = flags.from, precision = flags.settings.model.precision](Generator& rng) {
-    return load_language_model(from, DType::f32, precision, rng);
+    return finite(load_language_model(from, DType::f32, precision, rng), from);
   };
 }
 

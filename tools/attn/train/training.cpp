@@ -1,10 +1,14 @@
 #include "train/training.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "attn/error.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
+#include "core/escape.hpp"
 #include "io/file.hpp"
 #include "train/config.hpp"
 
@@ -54,6 +58,17 @@ std::string fingerprint_of(LanguageModel& model, const TrainSettings& settings, 
 
 }  // namespace
 
+LanguageModel finite(LanguageModel model, const std::string& source) {
+  for (const Parameter* p : model.parameters()) {
+    const std::span values(p->value.data<float>(), static_cast<std::size_t>(p->value.numel()));
+    const auto wrong = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+    if (wrong == values.end()) continue;
+    throw Error(Error::Kind::data, "train", formatted("finite weights to begin with in {}", escaped(source)),
+                formatted("{} in {}", *wrong, p->name), "no training mends them: give another model");
+  }
+  return model;
+}
+
 Training::Training(const TrainSettings& chosen, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
                    const MakeModel& make, const TrainRanks& ranks)
     : settings(checked(chosen, ranks)),
@@ -69,7 +84,7 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
     : settings(checked(parse_settings(from.metadata.at("settings"), from.source), ranks)),
       rng(settings.seed, dropout_flavour(settings.rng)),
       text(text_of(texts, same_tokenizer(tokenizer, settings, from.source), settings)),
-      model(model_of(from, settings.model, rng)),
+      model(finite(model_of(from, settings.model, rng), from.source)),
       unit(unit_of(tokenizer)),
       fingerprint(fingerprint_of(model, settings, ranks)),
       trainer(model, rng, text, from, ranks) {}

@@ -14,6 +14,10 @@ namespace attn::tool {
 
 using MakeModel = std::function<LanguageModel(Generator&)>;
 
+// Returns the model, which was read. Throws Error (data) for weights that are not finite: the run would find them when
+// it first saves, which may be hours later, and blame the learning rate.
+LanguageModel finite(LanguageModel model, const std::string& source);
+
 struct Training {
   // Trains the model that is made; its dropout draws from the generator. Texts are files, whose tokens follow each
   // other;
