@@ -73,6 +73,9 @@ TEST_F(TrainTest, LayersThatKeepAState) {
     EXPECT_EQ(wrong.status, 2) << mixer;
     EXPECT_THAT(wrong.err, HasSubstr("gated-delta:3,softmax:1"));
   }
+  refused(flags + "--mixer gated-delta:3,softmax:2 --out x.safetensors", 2,
+          {"[--mixer] expected a mixer for each of the 4 --layers", "found 5 in gated-delta:3,softmax:2"});
+  refused(flags + "--mixer softmax:5 --out x.safetensors", 2, {"[--mixer]", "found 5 in softmax:5"});
   const Ran llama = run("attn train --text text.txt --family llama --mixer gated-delta --out x.safetensors");
   EXPECT_EQ(llama.status, 2);
   EXPECT_THAT(llama.err, HasSubstr("--family gpt2, which alone has it; found --mixer"));
@@ -307,6 +310,11 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--text text.txt --out m.safetensors --lr 1e20", 2, "above 0 and below 1000; found 1e+20");
   fails(tiny + "--text text.txt --out m.safetensors --min-lr 1", 2, "from 0 to --lr; found 1");
   fails("attn train --text text.txt --out m.safetensors --resume", 3, "m.training.safetensors");
+  fails(tiny + "--text text.txt --out m.safetensors --keep-every 3", 2, "up to 2, the last one; found 3");
+  write("empty.txt", "");
+  fails(tiny + "--text text.txt empty.txt --out m.safetensors", 3,
+        "[--text] expected files of at least one token; "
+        "found none in \"empty.txt\"; leave it out");
   fails(tiny + "--text text.txt --out -", 2, "a file");
   out_of(tiny + "--text text.txt --out m.safetensors");
   fails("attn train --text text.txt --out m.safetensors --resume --width 8", 2, "--width");

@@ -186,7 +186,7 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
     if (settings.family == "olmo_hybrid" && sizes.layers == 1) {
       refuse("--layers", "at least 2 for olmo_hybrid, which has layers of two kinds", "1");
     }
-    sizes.mixers = parse_mixers(settings.mixer);
+    sizes.mixers = parse_mixers(settings.mixer, std::max<std::int64_t>(sizes.layers, 1));
     try {
       config = new_config(settings.family, sizes, settings.kv_heads);
     } catch (const Error& error) {
@@ -292,6 +292,14 @@ void check(Divergence& divergence, const Trainer::Step& step, const TrainingFile
   together(ranks, [&] { throw files.diverged(*found, may_skip ? ", or leave such steps out by --on-nan skip" : ""); });
 }
 
+// Throws Error (argument) where no step is such a one.
+void require_keep_every(std::int64_t every, const Trainer& run) {
+  const std::int64_t last = run.config().steps;
+  if (every <= last) return;
+  refuse("--keep-every", formatted("a number of steps up to {}, the last one", last), std::to_string(every),
+         "no model would be kept");
+}
+
 // Throws Error (argument) for a step at which this run cannot end.
 void require_until(std::int64_t until, const Trainer& run) {
   const std::int64_t done = run.steps_done(), last = run.config().steps;
@@ -320,7 +328,10 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   require_equal_ranks(*training);
   TrainingFiles& files = *place;
   Trainer& run = training->trainer;
-  together(ranks.transport, [&] { require_until(flags.until, run); });
+  together(ranks.transport, [&] {
+    require_until(flags.until, run);
+    require_keep_every(flags.keep_every, run);
+  });
   if (ranks.first()) introduce(*training);
 
   catch_signals();

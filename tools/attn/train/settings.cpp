@@ -81,7 +81,7 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
 
 std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }
 
-std::vector<Mixer> parse_mixers(const std::string& text) {
+std::vector<Mixer> parse_mixers(const std::string& text, std::optional<std::int64_t> layers) {
   constexpr std::size_t most = 1 << 16;
   std::vector<Mixer> all;
   const auto wrong = [&] {
@@ -93,6 +93,10 @@ std::vector<Mixer> parse_mixers(const std::string& text) {
     const auto count = colon == std::string::npos ? 1 : number_in<std::size_t>(part.substr(colon + 1)).value_or(0);
     if (count == 0 || count > most - all.size() || (name != "softmax" && name != "gated-delta")) wrong();
     all.insert(all.end(), count, name == "softmax" ? Mixer::softmax : Mixer::gated_delta);
+  }
+  if (layers && std::ssize(all) > *layers) {
+    refuse("--mixer", formatted("a mixer for each of the {} --layers, and none beyond them", *layers),
+           formatted("{} in {}", all.size(), text));
   }
   if (std::ranges::count(all, Mixer::softmax) == std::ssize(all)) all.clear();
   return all;

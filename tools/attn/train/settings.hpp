@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
 // The same flags, by name, as given on the command line.
 std::vector<std::string> given_settings(const Verb& verb);
 
-// "gated-delta:3,softmax:1" → three and one, and so on; empty for softmax alone. Throws Error (argument).
-std::vector<Mixer> parse_mixers(const std::string& text);
+// "gated-delta:3,softmax:1" → three and one, and so on; empty for softmax alone. Throws Error (argument), also for
+// more than there are layers, of which some would be left out.
+std::vector<Mixer> parse_mixers(const std::string& text, std::optional<std::int64_t> layers = {});
 
 // The flag that sets what C++ calls by this name: "TrainConfig::min_lr".
 std::string flag_of(std::string_view member);

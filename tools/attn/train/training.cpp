@@ -31,6 +31,10 @@ TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokeni
   for (const std::string& file : files) {
     const io::Buffer content = io::read_file(file, "--text");
     const auto ids = tokenizer.encode(io::as_text(content.bytes()));
+    if (ids.empty()) {
+      throw Error(Error::Kind::data, "--text", "files of at least one token",
+                  formatted("none in \"{}\"", escaped(file)), "leave it out");
+    }
     all.insert(all.end(), ids.begin(), ids.end());
   }
   return {all, settings.model.context_length, settings.validation};
