@@ -47,7 +47,8 @@ double gradient_norm(std::span<Parameter* const> parameters);
 // limit (0). NaN for a norm that is not finite, with a limit or without.
 double clip_factor(double norm, double limit);
 
-// Linear warm-up to `peak`, then half a cosine down to `floor` at the last step (Loshchilov & Hutter 2017).
+// Linear warm-up to `peak`, then half a cosine down to `floor`, which is the rate of step `steps`, one after the last
+// (Loshchilov & Hutter 2017); as PyTorch's CosineAnnealingLR.
 struct CosineSchedule {
   double peak = 1e-3, floor = 1e-4;
   std::int64_t warmup = 100, steps = 5000;

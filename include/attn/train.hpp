@@ -76,7 +76,7 @@ struct TrainConfig {
   std::int64_t batch = 16;          // texts in a step
   std::int64_t warmup = 100;        // steps over which the learning rate rises
   std::int64_t eval_every = 100;    // steps between validations
-  double lr = 1e-3, min_lr = 1e-4;  // the highest learning rate, and that of the last step
+  double lr = 1e-3, min_lr = 1e-4;  // the highest learning rate, and what it falls to, as of CosineSchedule
   double clip = 1;                  // the largest norm of the gradient; 0 clips nothing
   AdamWConfig optimizer = {};
   bool reproducible = false;  // the same bits for any number of data-parallel ranks

@@ -21,11 +21,12 @@ void each_setting(Settings& s, F&& f) {
   f("--width", s.model.width, "The width of the residual stream, a multiple of --heads.");
   f("--context", s.model.context_length, "The number of tokens that the model sees.");
   f("--dropout", s.model.dropout, "The probability of dropout, from 0 to 1.");
-  f("--steps", s.train.steps,
-    "The number of optimizer steps. At the last one, if it comes after --warmup, the learning rate is --min-lr.");
+  f("--steps", s.train.steps, "The number of optimizer steps.");
   f("--batch", s.train.batch, "The number of texts in a step, each of --context tokens.");
   f("--lr", s.train.lr, "The highest learning rate.");
-  f("--min-lr", s.train.min_lr, "The learning rate at the end.");
+  f("--min-lr", s.train.min_lr,
+    "What the learning rate falls to behind --warmup, along half a cosine that ends one step after the last, as "
+    "PyTorch's CosineAnnealingLR.");
   f("--warmup", s.train.warmup, "The number of steps over which the learning rate rises.");
   f("--weight-decay", s.train.optimizer.weight_decay, "The weight decay of matrices.");
   f("--beta2", s.train.optimizer.beta2, "The decay of AdamW's mean of squares, from 0 to below 1.");
