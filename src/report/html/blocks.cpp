@@ -134,15 +134,6 @@ void require_fits(const Block& block, const Step& step, const Tensor& tensor) {
   }
 }
 
-// "layer 2" of the label "layers.1", or of the second of blocks with other labels.
-std::string layer_name(const Blocks& blocks, const Block& block) {
-  constexpr std::string_view prefix = "layers.";
-  const std::string_view label = block.label;
-  const bool numbered = label.starts_with(prefix) && label.size() < 16 && is_number(label.substr(prefix.size()));
-  const auto index = &block - blocks.blocks.data();
-  return "layer " + std::to_string(1 + (numbered ? std::stoll(block.label.substr(prefix.size())) : index));
-}
-
 Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
   Block block{found.label, {}, {}, {}};
   for (const Step& step : known_steps()) {
@@ -168,8 +159,15 @@ Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
 
 }  // namespace
 
+std::int64_t layer_number(const Blocks& blocks, const Block& block) {
+  constexpr std::string_view prefix = "layers.";
+  const std::string_view label = block.label;
+  const bool numbered = label.starts_with(prefix) && label.size() < 16 && is_number(label.substr(prefix.size()));
+  return 1 + (numbered ? std::stoll(block.label.substr(prefix.size())) : &block - blocks.blocks.data());
+}
+
 std::string place_of(const Blocks& blocks, const Block& block, std::optional<std::int64_t> head) {
-  std::string place = blocks.blocks.size() > 1 ? layer_name(blocks, block) : "";
+  std::string place = blocks.blocks.size() > 1 ? "layer " + std::to_string(layer_number(blocks, block)) : "";
   if (!head || block.weights().size(0) == 1) return place;
   return place.append(place.empty() ? "" : ", ").append("head ").append(std::to_string(*head + 1));
 }

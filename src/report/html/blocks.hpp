@@ -41,6 +41,9 @@ struct Blocks {
   std::int64_t queries = 0, keys = 0;  // tokens, of every block
 };
 
+// 2 of the label "layers.1", or of the second of blocks with other labels.
+std::int64_t layer_number(const Blocks& blocks, const Block& block);
+
 // "layer 2, head 3": where a picture of `block` comes from, in the words of the page. `head` counts from 0, and is none
 // where all are drawn. What there is only one of is left out.
 std::string place_of(const Blocks& blocks, const Block& block, std::optional<std::int64_t> head);

@@ -146,8 +146,8 @@ struct ReportWriter::State {
   void add_repeated(const Block& block);
   void choose_start();
   void require_live(const Block& block) const;
-  void add(const Block& block, std::optional<std::int64_t> number);
-  std::string block_json(const Block& block, std::optional<std::int64_t> number);
+  void add(const Block& block, std::int64_t number);
+  std::string block_json(const Block& block, std::int64_t number);
   std::string data() const;
   std::string value_of(std::string_view name) const;
   std::string page() const;
@@ -198,7 +198,7 @@ void ReportWriter::State::require_live(const Block& block) const {
   }
 }
 
-void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> number) {
+void ReportWriter::State::add(const Block& block, std::int64_t number) {
   const Shape& found = block.weights().shape();
   if (blocks.empty()) {
     shape = found;
@@ -223,10 +223,9 @@ void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> nu
 }
 
 // Writes what the map of heads shows, then the steps, which are compressed where they are many and not shown first.
-std::string ReportWriter::State::block_json(const Block& block, std::optional<std::int64_t> number) {
+std::string ReportWriter::State::block_json(const Block& block, std::int64_t number) {
   Json json;
-  json.object().name("label").text(block.label);
-  if (number) json.name("number").number(*number);
+  json.object().name("label").text(block.label).name("number").number(number);
   json.name("heads").number(block.weights().size(0)).name("causal").boolean(block.looks_causal());
   write_scores(json, block.weights());
   if (!kinds.empty()) write_kinds(json, kinds[blocks.size()]);
@@ -318,7 +317,7 @@ std::string report(const Trace& trace, const ReportOptions& options) {
   if (!options.repeated_ids.empty()) {
     for (const Block& block : arrange(options.repeated, 0).blocks) state.add_repeated(block);
   }
-  for (const Block& block : found.blocks) state.add(block, {});
+  for (const Block& block : found.blocks) state.add(block, layer_number(found, block));
   return state.page();
 }
 

@@ -12,11 +12,7 @@ const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step
 // ---- names: the same in the map, on cards, in tables and in the address ------------------
 const severalLayers = () => blocks.length > 1;
 // Some layers of a model may have no weights, or may not have been asked for, and are not here.
-function layerNumber(b) {
-  if (blocks[b].number) return blocks[b].number;
-  const [, number] = /^layers\.(\d+)$/.exec(blocks[b].label) ?? [];
-  return (number === undefined ? b : Number(number)) + 1;
-}
+const layerNumber = (b) => blocks[b].number;
 const headsAcross = () => Math.max(...blocks.map(({ heads }) => heads));
 const layerName = (b = state.block) => (severalLayers() ? `layer ${layerNumber(b)}` : "");
 const named = (...parts) => parts.filter(Boolean).join(", ");
