@@ -97,22 +97,17 @@ function topKeys(step, head, row) {
 
 // One layer: its steps, and what its mask hides. A layer that is compressed has neither until it is opened.
 class Block {
-  constructor({ label, number, heads, scores, kinds, causal, packed, ...rest }) {
-    Object.assign(this, { label, number, heads, scores, kinds, causal, packed, steps: [] });
-    if (!packed) this.fill(rest);
-  }
-  fill({ space, sinks, steps }) {
-    Object.assign(this, { space, sinks, packed: undefined, steps: steps.map((step) => new Step(step, this)) });
-  }
+  constructor(stored) { this.fill({ steps: [], ...stored }); }
+  // number, heads, scores, kinds, causal, space, sinks, steps, and of a compressed layer `packed`, where these are.
+  fill({ steps, ...more }) { Object.assign(this, more, { steps: steps.map((step) => new Step(step, this)) }); }
+  open() { return this.opening ??= this.unpack().catch((error) => told(this, error)); }
   // Four bytes with the length of a JSON text, the text, and the bytes that it names.
-  open() {
-    return this.opening ??= (async () => {
-      const stream = new Blob([bytesOf(this.packed)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-      const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-      const end = 4 + new DataView(bytes.buffer).getUint32(0, true);
-      this.bytes = bytes.subarray(end);
-      this.fill(JSON.parse(new TextDecoder().decode(bytes.subarray(4, end))));
-    })();
+  async unpack() {
+    const stream = new Blob([bytesOf(this.packed)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const end = 4 + new DataView(bytes.buffer).getUint32(0, true);
+    this.bytes = bytes.subarray(end);
+    this.fill({ packed: undefined, ...JSON.parse(new TextDecoder().decode(bytes.subarray(4, end))) });
   }
   step(name) { return this.steps.find((step) => step.name === name); }
   softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); }

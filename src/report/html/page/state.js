@@ -38,11 +38,9 @@ function tidied(next) {
 // A layer that is still compressed is opened first; one that cannot be opened is not shown, and the page says why.
 function select(change) {
   const wanted = blocks[clamp(change.block ?? state.block, blocks.length)];
-  if (wanted.packed) {
-    wanted.open().then(select.bind(null, change), (error) => told(wanted, error));
-    change = { ...change, block: blocks.indexOf(blocks[state.block].packed ? openBlock() : blocks[state.block]) };
-  }
-  Object.assign(state, tidied({ ...state, ...change }));
+  const shown = [wanted, currentBlock(), openBlock()].find(({ packed }) => !packed);
+  if (wanted.packed) wanted.open().then(() => wanted.packed || select(change));
+  Object.assign(state, tidied({ ...state, ...change, block: blocks.indexOf(shown) }));
   const hash = hashOf(state), restoreFocus = focusPlace();
   if (location.hash !== hash) history.replaceState(null, "", hash);
   drawHosts(byId("first"), byId("selection"));
@@ -77,8 +75,6 @@ function drawnBelow() {
 let changesHash = "";  // of a page that computes: what was changed, behind the selection
 
 function told(block, error) {
-  if (block.told) return;
-  block.told = true;
   byId("about").append(element("p", { class: "note closed", role: "alert" },
     `Layer ${layerNumber(blocks.indexOf(block))} cannot be opened: ${error.message || error}. Its numbers are compressed, and this browser could not decompress them; a new browser can (Chrome 103, Firefox 113, Safari 16.4), unless the file is damaged.`));
 }
@@ -86,7 +82,7 @@ function told(block, error) {
 // Opens what is compressed, one layer after the other, and draws all heads when they are there.
 async function openAll() {
   const closed = blocks.filter((block) => block.packed);
-  for (const block of closed) await block.open().catch((error) => told(block, error));
+  for (const block of closed) await block.open();
   if (closed.length) select({});
 }
 
