@@ -66,16 +66,16 @@ function headsPanel(host) {
     return id;
   };
   let drawnFor, open;
-  onSelection(() => {
+  fill(host, lead("Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " Layers fold; the table has all heads."}`), scales, grid,
+    quiet(say(names.filter((key) => titles[key][1]).map((key) => titles[key].join(": ")).join(". ")), `.${report.repeated ? " The others are the map’s." : ""}`),
+    exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ matrix }) => matrix)),
+      csv: () => [["head", ...names.map((key) => titles[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
+  return () => {
     if (!few && open !== state.block) for (const [b, { folded }] of layers.entries()) folded.open = b === state.block;
     open = state.block;
     const id = drawOpen();
     if (drawnFor !== id) fill(scales, scaleChooser("heads-scale"));
     drawnFor = id;
     said.textContent = scaleSaid[heads.find(({ matrix }) => matrix).scale.kind];
-  });
-  fill(host, lead("Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " Layers fold; the table has all heads."}`), scales, grid,
-    quiet(say(names.filter((key) => titles[key][1]).map((key) => titles[key].join(": ")).join(". ")), `.${report.repeated ? " The others are the map’s." : ""}`),
-    exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ matrix }) => matrix)),
-      csv: () => [["head", ...names.map((key) => titles[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
+  };
 }

@@ -59,7 +59,7 @@ function softmaxPanel(host) {
     controls(field("scale", slider), factorText, button("softmax-reset", "the module’s scale", () => { reset(); draw(); })), said, view,
     exports({ name: () => "softmax", title: () => `Three ways to normalise, ${headName()}`, table: null, csv: () => [["key", "score", "by sum", "naive", "stable"], ...shown] }));
   reset();
-  onSelection(() => draw());
+  return () => draw();
 }
 
 // ---- two routes to causal weights --------------------------------------------------------------------------------------
@@ -75,7 +75,8 @@ function masksPanel(host) {
   const step = unmasked(currentBlock());
   if (!step?.exact || step.rows !== step.columns || !step.rows || report.keyTokens !== report.tokens) return;
   const views = element("div", { class: "routes small" }), said = element("p", { class: "note", id: "routes-said" });
-  onSelection(() => {
+  fill(host, lead("Above: mask after the softmax and divide again. Below: mask before it."), views, said);
+  return () => {
     const from = unmasked(currentBlock()), size = from.rows, routes = maskRoutes(from.matrix(state.head).values, size), later = future(size, size);
     const show = (title, name, masked, wanted = state.scale) => {
       const matrix = { rows: size, columns: size, values: routes[name], masked };
@@ -86,8 +87,7 @@ function masksPanel(host) {
       show("1 future set to −∞", "masked", later, "linear"), show("2 softmax", "direct", later));
     said.textContent = `The two routes differ by at most ${format(most, 9)}: the same weights, but the second never counts what it may not see, and needs one pass.`;
     said.dataset.apart = String(most);
-  });
-  fill(host, lead("Above: mask after the softmax and divide again. Below: mask before it."), views, said);
+  };
 }
 
 live.labs.push(["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel]);

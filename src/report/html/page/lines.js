@@ -38,5 +38,5 @@ function linesPanel(host) {
   fill(host, lead("Queries stand left, keys right; the thicker a line, the larger the weight. Lines of the selected query are strong." + (report.kind?.recurrent ? " Dashed weights are negative." : "")),
     figure, exports({ name: () => fileName("lines"), title: () => `Who looks at whom, ${headName()}`, svg: () => standalone(figure.firstChild),
       csv: () => [["query", "key", "weight"], ...shownLines().map(({ query, key, weight }) => [report.tokens[query], report.keyTokens[key], weight])] }));
-  onSelection(() => fill(figure, linesSvg()));
+  return () => fill(figure, linesSvg());
 }

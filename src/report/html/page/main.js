@@ -1,13 +1,12 @@
 // The page, from top to bottom.
 
-// A folded panel is drawn when it is opened.
+// A panel is built once, and what that returns draws in it what is selected. A folded one is drawn when it is opened.
 function panel(host, id, title, build, folded) {
   const content = element("div", {}), head = element("h2", {}, title);
   const made = folded ? element("details", { class: "panel", id, ontoggle: () => select({}) }, element("summary", {}, head), content)
     : element("section", { class: "panel", id, "aria-label": title || null }, title && head, content);
-  building = { host, panel: made };
   host.append(made);
-  build(content);
+  made.draw = build(content);
   if (!content.hasChildNodes()) made.remove();
 }
 
@@ -19,9 +18,7 @@ const labs = [];  // of a page that computes, once the library is there: [id, ti
 // Makes a host's panels anew. What was unfolded and has an id stays so.
 function renewed(host, build) {
   const unfolded = Array.from(host.querySelectorAll("details[id][open]"), ({ id }) => id);
-  listeners.get(host).length = 0;
   host.replaceChildren();
-  building = { host };
   build((...one) => panel(host, ...one));
   for (const id of unfolded) byId(id)?.setAttribute("open", "");
 }
@@ -33,7 +30,7 @@ function drawPanels() {
     add("steps", "Step by step", stagePanel);
     add("names", "", namesPanel);
   });
-  renewed(byId("selection"), () => selectionBar(byId("selection")));
+  selectionBar(byId("selection"));
   renewBelow();
 }
 function renewBelow() {

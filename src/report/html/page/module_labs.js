@@ -107,7 +107,7 @@ function dropoutPanel(host) {
     controls(field("flavour", flavour), field("p", p), shownP, field("seed", seed)),
     controls(button("dropout-again", "Draw again", draw), button("dropout-first", "First draw", restart), button("dropout-mean", "Mean of many draws", many)), said, view, sums);
   restart();
-  onSelection(show);
+  return show;
 }
 
 // ---- one large projection split into heads, or a small one for each head: the same numbers ------------------------------

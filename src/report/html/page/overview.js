@@ -52,12 +52,12 @@ function overviewPanel(host) {
   roving(map, (down, right) => select({ block: clamp(state.block + down, blocks.length), head: state.head + right }));
   fill(host, lead("Layers go down and heads across.", report.repeated ? say(" A head has a name where most of its weight lies on one kind of token.") : ""),
     report.repeated > 0 && kindLegend(), element("div", { class: "scroll" }, map), said);
-  onSelection(() => {
+  return () => {
     markHead(cells);
     for (const one of cells) one.tabIndex = one.classList.contains("on") ? 0 : -1;
     const kinds = currentBlock().kinds?.[state.head];
     said.textContent = `${headName()}${kinds ? `: ${kindList.map(([kind, { name }]) => `${name} ${format(kinds[kind], 2)}`).join(", ")}` : ""}.`.replace("l", "L");
-  });
+  };
 }
 
 // Below the map, and behind the steps in the order of Tab.

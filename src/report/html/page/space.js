@@ -175,5 +175,5 @@ function spacePanel(host) {
     [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name)), turned.what);
   fill(host, lead(say("Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions.")),
     controls(move, which, check("arrows", "arrows", { checked: true, onchange: changes("arrows", ({ checked }) => checked) })), figures);
-  onSelection(draw);
+  return draw;
 }

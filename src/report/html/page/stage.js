@@ -78,7 +78,7 @@ function stagePanel(host) {
     csv: () => rows([...report.tokens.keys()], matrixRows), table: () => rows([state.query], tableRows) });
   fill(host, lead(currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
     strip, element("div", { class: "stage" }, element("div", {}, title, view, below, controls(player(), choices), out), side));
-  onSelection(() => {
+  return () => {
     const step = currentStep(), shown = current(), id = named(headName(), state.step, state.scale);
     if (drawnFor !== id) {
       fill(strip, flow(currentBlock()));
@@ -96,7 +96,7 @@ function stagePanel(host) {
       arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)));
     // Said to a screen reader, unless the focus is in a picture, which says it itself.
     if (!document.activeElement.closest("[data-roving]")) byId("status").textContent = named(shown.label, side.querySelector("h3")?.textContent);
-  });
+  };
 }
 
 const topRows = (queries) => [["query", "key", "weight"], ...queries.flatMap((i) =>

@@ -2,9 +2,6 @@
 
 const state = { block: Math.max(blocks.indexOf(openBlock()), 0), head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
 const address = location.hash;  // as it was opened
-const listeners = new Map(["first", "selection", "more"].map((id) => [byId(id), []]));  // of each host's panels
-let building;  // the host and the panel whose listeners are added; what is folded is not drawn
-const onSelection = (draw) => listeners.get(building.host).push({ draw, panel: building.panel });
 
 const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
@@ -47,8 +44,9 @@ function select(change) {
   restoreFocus();
   drawBelow();
 }
+// Panels show what is selected. Those that are folded are not drawn.
 function drawHosts(...hosts) {
-  for (const { draw, panel } of hosts.flatMap((host) => listeners.get(host))) if (panel?.open !== false) draw();
+  for (const panel of hosts.flatMap((host) => [host, ...host.children])) if (panel.open !== false) panel.draw?.();
   renewExports();
 }
 
@@ -142,5 +140,5 @@ function selectionBar(host) {
   const lists = Object.keys(places).filter((name) => places[name]).map((name) => chooser(name, { name }, places[name].map((text, i) => [i, word(text, 30)])));
   fill(host, lists.map((list) => element("label", {}, element("span", {}, list.name === "block" ? "layer" : list.name), list)),
     element("span", { class: "hint" }, "In the pictures arrow keys move the selection", several && ", [ and ] the head"));
-  onSelection(() => lists.forEach((list) => { list.value = state[list.name]; }));
+  host.draw = () => lists.forEach((list) => { list.value = state[list.name]; });
 }
