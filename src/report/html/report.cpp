@@ -138,6 +138,19 @@ std::string without_scripts(const Block& block, const Words& words) {
                                                 .colours = figure::Colours::cividis});
 }
 
+// A note on what the page holds of numbers that are too many.
+std::string not_exact(const Block& block, const Plan& plan) {
+  const bool neighbours = std::max(block.weights().size(1), block.weights().size(2)) > plan.cells;
+  const bool vectors = plan.vectors && block.find("queries");
+  return std::string("Too much to hold exactly (more than 128 tokens, or many layers and heads). The maps show ") +
+         (neighbours ? "the largest of neighbouring weights" : "each weight to within 1/251 of its row’s largest") +
+         ", in 8 bits; exact are each row’s " + std::to_string(plan.top) +
+         " largest weights, and every head’s scores. " +
+         (vectors ? "Queries, keys, values and contexts are in 8 bits, to within 1/510 of the range of their row; the"
+                  : "The") +
+         " other steps are left out.";
+}
+
 }  // namespace
 
 struct ReportWriter::State {
@@ -205,6 +218,7 @@ void ReportWriter::State::add(const Block& block, std::int64_t number) {
     words = words_of(block, options);
     choose_start();
     plan = plan_for(block, layers);
+    if (!plan.exact) options.notes.push_back(not_exact(block, plan));
     require_live(block);
     heatmap = without_scripts(block, words);
     code = snippets(block, options);

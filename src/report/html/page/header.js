@@ -66,13 +66,8 @@ function facts() {
 }
 
 function header(host) {
-  const notes = [...report.notes];
-  if (!report.exact) {
-    const weights = openBlock().step("weights"), vectors = openBlock().step("queries");
-    notes.push(`Too much to hold exactly (more than 128 tokens, or many layers and heads). ${weights.data.pool > 1 ? "The maps show the largest of neighbouring weights" : "The maps show each weight to within 1/251 of its row’s largest"}, in 8 bits; ` +
-      `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits, to within 1/510 of the range of their row; the" : "The"} other steps are left out.`);
-  }
-  const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" "))), said = notes.map((note) => element("p", { class: "note" }, note));
+  const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" ")));
+  const said = report.notes.map((note) => element("p", { class: "note" }, note));
   const failed = report.health.filter(({ holds }) => !holds), fails = failed.length > 0, checked = verdict(failed);
   const open = host.querySelector("details")?.open, restoreFocus = focusPlace();  // each answer makes it anew
   if (severalLayers()) fill(host, said, fails && checked, element("details", { open },
