@@ -63,9 +63,8 @@ function headsPanel(host) {
       if (layer.drawnFor !== id && layer.folded?.open !== false) fill(layer.cards, layer.of.map(headCard)), layer.drawnFor = id;
     }
     markHead(grid.querySelectorAll("button"));
-    return id;
   };
-  let drawnFor, open;
+  let open;
   fill(host, lead("Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " Layers fold; the table has all heads."}`), scales, grid,
     quiet(say(names.filter((key) => titles[key][1]).map((key) => titles[key].join(": ")).join(". ")), `.${report.repeated ? " The others are the map’s." : ""}`),
     exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ matrix }) => matrix)),
@@ -73,9 +72,8 @@ function headsPanel(host) {
   return () => {
     if (!few && open !== state.block) for (const [b, { folded }] of layers.entries()) folded.open = b === state.block;
     open = state.block;
-    const id = drawOpen();
-    if (drawnFor !== id) fill(scales, scaleChooser("heads-scale"));
-    drawnFor = id;
+    drawOpen();
+    fill(scales, scaleChooser("heads-scale"));
     said.textContent = scaleSaid[heads.find(({ matrix }) => matrix).scale.kind];
   };
 }
