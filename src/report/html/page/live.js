@@ -143,7 +143,7 @@ function maskToggled() {
 }
 
 const said = (text) => { byId("live-said").textContent = text; };
-const recordedOnly = (why) => said(`This page shows the recorded pass: ${why}`);
+const recordedOnly = ({ message }) => said(`This page shows the recorded pass: ${message}`);
 
 // ---- the panel -------------------------------------------------------------------------------------------------------
 const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, placeholder: label, oninput }, text);
@@ -262,7 +262,7 @@ function heard({ data }) {
     libraryOpen();
     return begin();
   }
-  if (failed) return recordedOnly(failed);
+  if (failed) return recordedOnly({ message: failed });
   if (experiment) return showExperiment(data);
   if (names) return ofShown && showNames(names);
   if (space) return ofShown && restHeard(data);
@@ -301,19 +301,14 @@ function layersHeard(data) {
   answered(data.cut && `At most ${live.size.context} tokens are read: these are the last ones.`);
 }
 
-function startModel() {
+async function startModel() {
   const part = (id) => byId(id).textContent;
   const { weights, kept, keptInBytes, ids, ...model } = JSON.parse(part("model"));
   live.begun = live.shownNow = live.now = { ...live.now, ids };  // The text may not say what was read.
   Object.assign(live, { steps: kept.map(({ step }) => step), keptInBytes, restored: model.inBytes });  // what was recorded is of other weights
   modelPanel();
   showStep();
-  try {
-    live.worker = new Worker(URL.createObjectURL(new Blob([part("library"), part("worker")], { type: "text/javascript" })));
-    live.worker.onmessage = heard;
-    live.worker.onerror = (event) => recordedOnly(event.message);
-    live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) }, kept: kept.map((one) => bytesOf(one.weights)), keptInBytes });
-  } catch (error) {
-    recordedOnly(error.message);
-  }
+  live.worker = new Worker(URL.createObjectURL(new Blob([part("library"), part("worker")], { type: "text/javascript" })));
+  Object.assign(live.worker, { onmessage: heard, onerror: recordedOnly });
+  live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) }, kept: kept.map((one) => bytesOf(one.weights)), keptInBytes });
 }

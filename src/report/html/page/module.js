@@ -125,14 +125,10 @@ async function startModule() {
   live.begun = live.shownNow = live.now = { ...live.now, source: live.given.source?.text };
   livePanel(live.given.source && liveText("live-source", "The other text, of keys and values", live.now.source, ({ target }) => ask({ source: target.value, edits: [] }, "typed")),
     element("div", { class: "controls", id: "live-options" }, optionFields()), Object.keys(report.parameters).length > 0 && weightsPanel());
-  try {
-    const code = await compiled(bytesOf(byId("engine").textContent));
-    Object.assign(live, { code, library: new Library(code), drops: new Library(code), ready: true });
-    libraryOpen();
-    document.body.dataset.answered = live.asked;
-    begin();
-  } catch (error) {
-    recordedOnly(error.message);
-  }
+  const code = await compiled(bytesOf(byId("engine").textContent));
+  Object.assign(live, { code, library: new Library(code), drops: new Library(code), ready: true });
+  libraryOpen();
+  document.body.dataset.answered = live.asked;
+  begin();
 }
-live.isModule ? startModule() : startModel();
+(live.isModule ? startModule : startModel)().catch(recordedOnly);
