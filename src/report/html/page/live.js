@@ -3,7 +3,7 @@
 
 const asMade = (text) => ({ text, source: "", ids: undefined, edits: [], options: {}, weights: [] });
 const live = {
-  now: asMade(report.title), snippets: report.snippets, past: [], asked: 0, shown: 0, labels: [], notice: "", isModule: !byId("model"),
+  now: asMade(report.title), snippets: report.snippets, past: [], asked: 0, shown: 0, notice: "", isModule: !byId("model"),
   labs: [], sampling: [1, 0, 1], mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
 };
 
@@ -101,13 +101,14 @@ function headToggled() {
 // The selected place of a step, as an edit names it.
 function placeOf(step) {
   const row = step.ofKeys ? state.key : state.query, column = step.pairs ? state.key : state.column;
-  const label = live.labels[state.block], whole = live.isModule && isWrapper && step.kind !== "tokens" ? `heads.${state.head}.${step.name}` : named(label && `${label}.${step.name}`) || step.name;
+  const { label } = currentBlock(), ofBlock = label ? `${label}.${step.name}` : step.name;
+  const whole = live.isModule && isWrapper && step.kind !== "tokens" ? `heads.${state.head}.${step.name}` : ofBlock;
   return { step: whole, ...(step.kind === "tokens" || whole.startsWith("heads.") ? {} : { head: step.planeOf(state.head) }), row, column };
 }
 // "scores, layer 2, head 3 at 6, 4 = 4.5"
 function labelOf({ layer, head, step, row, column, value, from }) {
   if (!step) return `layer ${layer + 1}, head ${head + 1} off`;
-  const b = live.labels.findIndex((label) => label && step.startsWith(`${label}.`)), own = /^heads\.(\d+)\./.exec(step)?.[1] ?? head;
+  const b = blocks.findIndex(({ label }) => label && step.startsWith(`${label}.`)), own = /^heads\.(\d+)\./.exec(step)?.[1] ?? head;
   const where = named(b >= 0 && layerName(b), own !== undefined && `head ${Number(own) + 1}`);
   const name = step.split(".").at(-1), ofScores = blocks[Math.max(b, 0)].step(name)?.kind === "scores";
   const become = from ? "seen" : ofScores && value === "-inf" && "masked";
@@ -293,7 +294,6 @@ function layersHeard(data) {
   fill(live.found);
   live.namesDue = Boolean(data.file) || live.namesDue || live.shownNow.at !== live.now.at;
   live.shownNow = live.now;
-  live.labels = data.blocks.map(({ label }) => label);
   if (data.file) become(data.file, data);
   if (data.base) live.base = { ids: data.ids.join(), values: valuesOf(data.base) };
   if (live.restored || data.number > 1) showAnswer(data, live.base?.ids === data.ids.join() ? live.base.values : undefined);  // what was recorded stays as it is until something is changed
