@@ -56,12 +56,10 @@ function turnedNumber({ block, step, head, row, token, column }) {
 }
 
 // A score that a step changes by what the report does not hold, and one to which it adds.
-function changed(say, adds) {
-  return ({ block, step, head, query, key, result }) => {
-    const before = block.before(step.name)?.at(head, query, key);
-    if (adds && Number.isFinite(before) && Number.isFinite(result)) return { say, written: `${minus(before)} + ${minus(result - before)}` };
-    return missing(before === undefined ? say : `${say} Before: ${format(before)}.`);
-  };
+function changed({ block, step: { name, meaning: say }, head, query, key, result }) {
+  const before = block.before(name)?.at(head, query, key), adds = ["biased", "relative", "alibi"].includes(name);
+  if (adds && Number.isFinite(before) && Number.isFinite(result)) return { say, written: `${minus(before)} + ${minus(result - before)}` };
+  return missing(before === undefined ? say : `${say} Before: ${format(before)}.`);
 }
 
 // Explains a number that meets the state: elu + 1 of a projection, or its silu made 1 long.
@@ -97,11 +95,7 @@ const explanations = {
       total: score * factor, written: root ? `${minus(score)} / √${size}` : `${minus(score)}${dot}${format(factor)}` };
   },
 
-  capped: changed("The softcap bends large scores: cap · tanh(score / cap)."),
-  scored: changed("As the score function changes it."),
-  biased: changed("The score and the bias of this query and key.", true),
-  relative: changed("The score and what the head has learned of the distance.", true),
-  alibi: changed("The score falls with the distance, by the head’s slope.", true),
+  capped: changed, scored: changed, biased: changed, relative: changed, alibi: changed,
 
   masked({ block, head, query, key, q, k, result }) {
     const before = block.before("masked")?.at(head, query, key);
