@@ -154,7 +154,8 @@ class Page:
     def click(self, selector):
         """At the element's centre; where the page moved it away meanwhile, as what is drawn late does, once more."""
         for _ in range(3 if self.scripts else 1):
-            self.run(f"document.querySelector({json.dumps(selector)})?.addEventListener('pointerdown', () => {{ window.wasHit = true; }},"
+            # Until it is clicked, the element may be made anew, or what is drawn above may move it away.
+            self.run(f"document.addEventListener('click', ({{ target }}) => {{ window.wasHit = Boolean(document.querySelector({json.dumps(selector)})?.contains(target)); }},"
                      " { once: true, capture: true }); window.wasHit = false")
             x, y = self.box(selector)
             self.mouse("mousePressed", x, y, 1)
