@@ -13,8 +13,11 @@ function element(tag, attributes = {}, ...children) {
   }
   return fill(made, children);
 }
+// Gives a host other children. Of what folds and has an id, that stays open which was open before.
 function fill(host, ...children) {
+  const unfolded = Array.from(host.querySelectorAll("details[id][open]"), ({ id }) => id);
   host.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  for (const id of unfolded) byId(id)?.setAttribute("open", "");
   return host;
 }
 const byId = (id) => document.getElementById(id);

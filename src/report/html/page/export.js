@@ -104,18 +104,15 @@ function tableOf(title, [head, ...rows]) {
 }
 
 // ---- buttons for both ------------------------------------------------------------------
-const openTables = new Set();
 // Buttons for what there is, and its numbers as a table: { name() of the files, title() of the figure, svg(), csv(),
 // table() where the page shows fewer numbers than the file, or null where it shows them already }.
 function exports({ name, title, svg, csv, table = csv }) {
-  const which = name().replace(/\d+/g, ""), said = element("span", { class: "quiet" }), place = element("div", { class: "scroll tall" });
+  const said = element("span", { class: "quiet" }), place = element("div", { class: "scroll tall" });
   const file = (end, type, text) => save(`${name()}.${end}`, new Blob([text], { type }));
   const ways = { SVG: svg && (() => file("svg", "image/svg+xml", svg())), PNG: svg && (() => savePng(`${name()}.png`, svg())), CSV: csv && (() => file("csv", "text/csv", csvOf(csv()))) };
   const buttons = Object.entries(ways).map(([kind, act]) => act && button(null, kind, act, { class: "export", "data-export": kind }));
-  const numbers = table && element("details", { class: "numbers", open: openTables.has(which), ontoggle: () => {
-    openTables[numbers.open ? "add" : "delete"](which);
-    host.renew();
-  } }, element("summary", {}, "as a table"), place);
+  const numbers = table && element("details", { class: "numbers", id: `table-${name().replace(/\d+/g, "")}`, ontoggle: () => host.renew() },
+    element("summary", {}, "as a table"), place);
   const host = element("div", { class: "exports", role: "group" }, said, buttons, numbers);
   host.renew = () => {
     const shown = said.textContent = title();

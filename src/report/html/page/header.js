@@ -69,8 +69,8 @@ function header(host) {
   const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" ")));
   const said = report.notes.map((note) => element("p", { class: "note" }, note));
   const failed = report.health.filter(({ holds }) => !holds), fails = failed.length > 0, checked = verdict(failed);
-  const open = host.querySelector("details")?.open, restoreFocus = focusPlace();  // each answer makes it anew
-  if (severalLayers()) fill(host, said, fails && checked, element("details", { open },
+  const restoreFocus = focusPlace();  // each answer makes it anew
+  if (severalLayers()) fill(host, said, fails && checked, element("details", { id: "explained" },
     element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), !fails && checked));
   else fill(host, intro, randomNote(), said, facts(), checked);
   restoreFocus();
