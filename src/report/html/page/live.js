@@ -127,10 +127,12 @@ function numberField(label, id, { min = -1e38, max = 1e38, ...more }, take) {
     return said(`[${label}] expected a ${kind} from ${min} to ${most}; found ${value || "none"}`);
   } }));
 }
-function numberSet(text) {
-  const value = numberOf(text), step = currentStep();
-  if (value === undefined) return said("A number is needed, from -1e38 to 1e38, or -inf.");
-  edited({ ...placeOf(step), value });
+// A field for what a selected number becomes; `take` has it once it is set.
+function setter(id, what, take, more = "") {
+  const text = input(`${id}-value`, "text", { size: 8, "aria-label": `The selected ${what} becomes` });
+  const set = (value) => (isNumber(value) || (value === "-inf" && more) ? take(value)
+    : said(`A number is needed, from -1e38 to 1e38${more}.`));
+  return [field(`the selected ${what} becomes`, text), button(`${id}-set`, "Set", () => set(numberOf(text.value)))];
 }
 // Hides the selected key from the selected query, in the scores that softmax takes, or lets it be seen again.
 function maskToggled() {
@@ -150,11 +152,10 @@ const recordedOnly = ({ message }) => said(`This page shows the recorded pass: $
 const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, placeholder: label, oninput }, text);
 
 function livePanel(...more) {
-  const value = input("edit-value", "text", { size: 8, "aria-label": "The selected number becomes" });
   const skip = button("skip", "Skip to the steps", () => document.querySelector("#overview [tabindex='0'], #strip [tabindex='0']").focus(), { class: "unseen" });
   byId("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" }, skip,
     liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
-    controls(field("the selected number becomes", value), button("edit-set", "Set", () => numberSet(value.value)),
+    controls(setter("edit", "number", (value) => edited({ ...placeOf(currentStep()), value }), ", or -inf"),
       button("edit-mask", "Mask or unmask this key", maskToggled), check("edit-click", live.isModule ? "a click masks" : "a click masks, and in the map switches a head off"),
       !live.isModule && button("edit-head", "Switch this head off or on", headToggled), button("edit-undo", "Undo", undo), button("tour", "Tour", startTour)),
     element("div", { id: "live-edits", class: "controls" }), element("p", { class: "quiet", id: "live-said", role: "status" }))));

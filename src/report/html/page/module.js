@@ -82,7 +82,7 @@ function setWeights(changes) {
 
 function weightsPanel() {
   const list = choice({ id: "weight-name", "aria-label": "Which weights", onchange: () => draw() }, Object.keys(report.parameters).map((name) => [name, name]));
-  const view = element("div", { id: "weights-view", class: "small" }), value = input("weight-value", "text", { size: 8, "aria-label": "The selected weight becomes" });
+  const view = element("div", { id: "weights-view", class: "small" });
   let row = 0, column = 0;
   const pick = (i, j) => {
     [row, column] = [i, j];
@@ -94,13 +94,10 @@ function weightsPanel() {
     const matrix = { rows, columns, values, changed: changedFrom(live.weights[list.value], values) };
     fill(view, matrixView({ matrix, rowLabels: numbers(rows), columnLabels: numbers(columns), scale: scaleOf(matrix), label: list.value, selected: { row, column }, pick }));
   };
-  const set = () => {
-    const name = list.value, wanted = numberOf(value.value), at = row * parameter(name).shape.at(-1) + column;
-    if (!isNumber(wanted)) return said("A number is needed, from -1e38 to 1e38.");
-    ask({ weights: [...live.now.weights, { name, at, value: wanted }] });
-  };
+  const changed = (value) => ({ name: list.value, at: row * parameter(list.value).shape.at(-1) + column, value });
+  const set = (value) => ask({ weights: [...live.now.weights, changed(value)] });
   draw();
-  return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), controls(list, field("the selected weight becomes", value), button("weight-set", "Set", set)), view);
+  return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), controls(list, setter("weight", "weight", set)), view);
 }
 
 // Makes a field for each option that acts on this module; where nothing was changed it has the module's value.
