@@ -134,10 +134,9 @@ function held(map, key, make) {
 }
 
 // A parameter as { shape, values }, or undefined when this report does not hold it.
-const parameterCache = new Map();
 function parameter(name) {
   const stored = Object.hasOwn(report.parameters, name) ? report.parameters[name] : undefined;
-  return stored?.f32 && held(parameterCache, name, () => ({ shape: stored.shape, values: floatsOf(stored.f32) }));
+  return stored?.f32 && Object.assign(stored, { values: stored.values ?? floatsOf(stored.f32) });
 }
 
 // Within two ends, a share as it stands.
