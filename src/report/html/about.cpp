@@ -5,6 +5,7 @@
 #include "attn/error.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/version.hpp"
+#include "core/decimal.hpp"
 #include "report/html/layer.hpp"
 
 namespace attn::report_page {
@@ -83,6 +84,65 @@ void write_kind(Json& json, std::string_view module) {
   json.name("recurrent").boolean(uses.recurrent).end();  // of latents the config tells
 }
 
+// What a module computes whose steps alone do not tell it, as sentences; "" where they do.
+std::string explained(const Block& block, const ReportOptions& options) {
+  if (options.module == "average") {
+    return "The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, "
+           "and "
+           "every word that may be seen has the same weight.";
+  }
+  const ModuleKind* kind = find_module_kind(options.module);
+  const Tensor* mapped = block.find("mapped keys");
+  if (!kind || !kind->uses.recurrent || !mapped) return "";
+  const bool delta = options.module != "linear";
+  const std::string size = std::to_string(mapped->size(2));
+  std::string text =
+      "Attention without softmax: instead of all earlier keys and values a head keeps one state, a matrix of " + size +
+      " × " + size +
+      " numbers, however long the text is. A word reads it by its query; before, it writes its value there by its "
+      "key. ";
+  text +=
+      delta ? "What the state recalls for the key is taken away first, so that the value takes its place: with a beta "
+              "of 1 all of it, with less a part. "
+            : "Queries and keys are made positive, and each word’s result is divided by the sum that softmax would "
+              "divide by. ";
+  if (options.module == "gated-delta") text += "Each word also lets the state fade by its decay. ";
+  text += "The weights below say the same without a state: how much of each earlier value comes back. ";
+  text += delta ? "They may be negative, and rows need not sum to 1." : "Rows sum to 1.";
+  const std::int64_t heads = block.weights().size(0);
+  if (heads > 1) text += " Each of the " + std::to_string(heads) + " heads has a state of its own.";
+  return text;
+}
+
+// What the pattern of weights does not say that nobody trained; "" of others.
+std::string random_note(const ReportOptions& options) {
+  if (!options.random_weights) return "";
+  const ModuleKind* kind = find_module_kind(options.module);
+  std::string text = options.seed ? " They were drawn with seed " + std::to_string(*options.seed) + "." : "";
+  text += " Who looks at whom below is chance, and says nothing about the words; the arithmetic is the same.";
+  if (!kind || !kind->uses.recurrent) text += " Random scores are small, so softmax spreads each row almost evenly.";
+  return text + " Training is what gives a head a pattern.";
+}
+
+// What the page's head lists: [name, text].
+void write_facts(Json& json, std::int64_t batch, const ReportOptions& options) {
+  const auto fact = [&](const char* name, const std::string& text) {
+    if (!text.empty()) json.array().text(name).text(text).end();
+  };
+  json.name("facts").array();
+  fact("module", options.module);
+  fact("command", options.command);
+  fact("seed", options.seed ? std::to_string(*options.seed) : "");
+  if (!options.module.empty()) {
+    const std::string dropout = shortest_decimal(options.config ? options.config->dropout : 0);
+    fact("dropout flavour", std::string(name(options.flavour)));
+    fact("mode", options.training ? "training, dropout " + dropout : "evaluation: nothing is dropped");
+  }
+  if (batch > 1) fact("text", std::to_string(options.item + 1) + " of " + std::to_string(batch) + " in the batch");
+  fact("version", std::string("attn ") + ATTN_VERSION);
+  json.end();
+}
+
 }  // namespace
 
 Words words_of(const Block& block, const ReportOptions& options) {
@@ -93,6 +153,7 @@ Words words_of(const Block& block, const ReportOptions& options) {
   words.keys = own ? labels("key tokens", options.key_tokens, keys) : words.queries;
   words.title = options.title.empty() ? sentence(options.tokens) : options.title;
   if (words.title.empty()) words.title = std::to_string(queries) + " tokens";
+  words.explained = explained(block, options);
   words.unit = !options.unit.empty() ? options.unit : options.repeated_ids.empty() ? "word" : "token";
   return words;
 }
@@ -102,10 +163,11 @@ void write_about(Json& json, std::int64_t batch, const Words& words, const std::
   json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("unit").text(words.unit);
   json.name("module").text(options.module);
   write_kind(json, options.module);
-  json.name("command").text(options.command).name("seed");
+  write_facts(json, batch, options);
+  json.name("explained").text(words.explained).name("seed");
   options.seed ? json.number(static_cast<std::int64_t>(*options.seed)) : json.null();
   json.name("flavour").text(name(options.flavour)).name("training").boolean(options.training);
-  json.name("batch").number(batch).name("item").number(options.item).name("config");
+  json.name("config");
   if (options.config) {
     write_config(json, *options.config);
   } else {
@@ -114,7 +176,7 @@ void write_about(Json& json, std::int64_t batch, const Words& words, const std::
   texts(json, "tokens", words.queries);
   if (words.keys != words.queries) texts(json, "keyTokens", words.keys);
   texts(json, "notes", options.notes);
-  json.name("randomWeights").boolean(options.random_weights).name("start").object();
+  json.name("randomWeights").text(random_note(options)).name("start").object();
   json.name("layer").number(*options.layer).name("head").number(*options.head).end();
   write_checks(json, checks);
 }

@@ -15,6 +15,7 @@ namespace attn::report_page {
 struct Words {
   std::vector<std::string> queries, keys;
   std::string title, unit;
+  std::string explained;  // what is computed, where the steps alone do not tell it
 };
 
 // Throws Error (shape) where there is not one label for each row.

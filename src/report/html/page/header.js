@@ -2,6 +2,7 @@
 
 // Explains what the steps below do, in the words of what this module has.
 function explanation() {
+  if (report.explained) return [report.explained];
   const block = openBlock(), has = (name) => block.step(name), heads = block.heads, hidden = has("masked") || block.causal;
   const asks = has("source") ? "Attention lets each word of one text take what it needs from the words of another." : "Attention lets each word take what it needs from the others.";
   const end = [
@@ -9,15 +10,6 @@ function explanation() {
     hidden && (block.causal || isCausal() ? "A mask hides the words that come later, so that they have no weight." : "A mask hides some of the words, so that they have no weight."),
     heads > 1 && `Each of the ${heads} heads${blocks.length > 1 ? ` of the ${blocks.length} layers` : ""} does this with numbers of its own.`,
   ];
-  if (report.kind?.recurrent) {
-    const delta = report.module !== "linear", size = block.step("mapped keys")?.columns ?? 0;
-    return ["Attention without softmax: instead of all earlier keys and values a head keeps one state, a matrix of " + `${size} × ${size} numbers, however long the text is. A word reads it by its query; before, it writes its value there by its key.`,
-      delta ? "What the state recalls for the key is taken away first, so that the value takes its place: with a beta of 1 all of it, with less a part." : "Queries and keys are made positive, and each word’s result is divided by the sum that softmax would divide by.",
-      report.module === "gated-delta" && "Each word also lets the state fade by its decay.",
-      "The weights below say the same without a state: how much of each earlier value comes back." + (delta ? " They may be negative, and rows need not sum to 1." : " Rows sum to 1."),
-      heads > 1 && `Each of the ${heads} heads has a state of its own.`];
-  }
-  if (report.module === "average") return ["The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, and every word that may be seen has the same weight."];
   if (!has("scores") && !has("scaled") && !has("queries")) {
     return ["Attention lets each word take what it needs from others. These are its weights alone: a row belongs to one word, the query, and says how much of each other word, the key, goes into it. A row sums to 1."];
   }
@@ -28,14 +20,6 @@ function explanation() {
       sizes && `So a cache keeps ${kept} numbers of a word, where these keys and values are ${all}.`, "The dot product of a query and a key is their score.", ...end];
   }
   return [report.unit === "byte" && "This model reads its text byte by byte.", asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
-}
-
-// Weights that nobody trained: what their pattern does not say.
-function randomNote() {
-  if (!report.randomWeights) return null;
-  const seed = report.seed === null ? "" : ` They were drawn with seed ${report.seed}.`;
-  return element("p", { class: "note", id: "random" }, element("strong", {}, "These weights are random: nobody has trained this module."), seed +
-    ` Who looks at whom below is chance, and says nothing about the words; the arithmetic is the same. ${report.kind?.recurrent ? "" : "Random scores are small, so softmax spreads each row almost evenly. "}Training is what gives a head a pattern.`);
 }
 
 // One line while all is well; else what is not. The checks themselves stand at the end of the page.
@@ -54,25 +38,18 @@ function toChecks(event) {
   checks.scrollIntoView();
 }
 
-function facts() {
-  const rows = [
-    ["module", report.module], ["command", report.command && element("code", {}, report.command)],
-    ["seed", report.seed === null ? "" : String(report.seed)], ["dropout flavour", report.module && report.flavour],
-    ["mode", report.module && (report.training ? `training, dropout ${config?.dropout ?? 0}` : "evaluation: nothing is dropped")],
-    ["text", report.batch > 1 ? `${report.item + 1} of ${report.batch} in the batch` : ""], ["version", `attn ${report.version}`],
-  ];
-  return element("dl", { class: "facts" }, rows.filter(([, value]) => value).map(([name, value]) =>
-    element("div", {}, element("dt", {}, name), element("dd", {}, value))));
-}
-
 function header(host) {
   const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" ")));
   const said = report.notes.map((note) => element("p", { class: "note" }, note));
+  const random = report.randomWeights && element("p", { class: "note", id: "random" },
+    element("strong", {}, "These weights are random: nobody has trained this module."), report.randomWeights);
+  const facts = element("dl", { class: "facts" }, report.facts.map(([name, text]) =>
+    element("div", {}, element("dt", {}, name), element("dd", {}, name === "command" ? element("code", {}, text) : text))));
   const failed = report.health.filter(({ holds }) => !holds), fails = failed.length > 0, checked = verdict(failed);
   const restoreFocus = focusPlace();  // each answer makes it anew
   if (severalLayers()) fill(host, said, fails && checked, element("details", { id: "explained" },
-    element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), !fails && checked));
-  else fill(host, intro, randomNote(), said, facts(), checked);
+    element("summary", {}, "What attention does, and where these numbers come from"), intro, facts, !fails && checked));
+  else fill(host, intro, random, said, facts, checked);
   restoreFocus();
   const more = !byId("engine") && (report.kind || report.repeated > 0);
   fill(byId("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,

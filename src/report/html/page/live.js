@@ -251,7 +251,7 @@ function become({ name, left, bytes, ...size }, { text, blocks: found }) {
   live.now = live.shownNow = asMade(live.now.text || text);  // It may have been typed meanwhile.
   byId("live-source").value = "";
   const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
-  Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
+  Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: "", facts: report.facts.filter(([name]) => name === "version"), notes: notes.filter(Boolean) });
   const all = found.map(({ label, heads }, b) => new Block({ label, heads, number: Number(/\d+/.exec(label)?.[0] ?? b) + 1, steps: [] }));
   blocks.splice(0, blocks.length, ...all);
 }
