@@ -38,5 +38,4 @@ function showNames({ named: least, layers, count }) {
   layers.forEach(({ kinds }, b) => { blocks[b].kinds = kinds; });
   Object.assign(report, { repeated: count, named: least });
   drawPanels();
-  select({});
 }

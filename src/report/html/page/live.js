@@ -42,7 +42,6 @@ function showAnswer(answer, base) {
   header(byId("about"));
   Object.assign(state, tidied({ ...state, ...live.selected }));  // another model may have fewer layers
   drawPanels();
-  select({});
   live.selected = undefined;
   showEdits();
 }

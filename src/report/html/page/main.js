@@ -13,13 +13,15 @@ header(byId("about"));
 byId("panels").hidden = false;
 const labs = [];  // of a page that computes, once the library is there: [id, title, build]
 
-// All panels, of the numbers that are there now.
-function drawPanels() {
+// All panels, of the numbers that are there now, with what is selected in them.
+function drawPanels(selection = {}) {
+  const map = severalLayers() || report.repeated > 0;
   document.body.classList.toggle("model", severalLayers());
-  fill(byId("first"), panel("overview", report.repeated ? "What each head does" : "Heads", overviewPanel),
-    panel("steps", "Step by step", stagePanel), panel("names", "", namesPanel));
+  fill(byId("first"), map && panel("overview", report.repeated ? "What each head does" : "Heads", overviewPanel),
+    panel("steps", "Step by step", stagePanel), map && panel("names", "", namesPanel));
   selectionBar(byId("selection"));
   renewBelow();
+  select(selection);
 }
 function renewBelow() {
   drawBelow(() => fill(byId("more"), panel("lines", "Who looks at whom", linesPanel), panel("space", "Embedding space", spacePanel),
@@ -27,9 +29,8 @@ function renewBelow() {
     labs.map((lab) => panel(...lab, severalLayers())),
     panel("checks", "Checks", checksPanel, severalLayers()), panel("snippets", "Take it away", snippetsPanel)));
 }
-drawPanels();
+drawPanels({ query: 1, block: report.start.layer, head: report.start.head, ...fromHash() });
 window.addEventListener("hashchange", () => select(fromHash()));
 window.addEventListener("resize", () => select({}));
 window.addEventListener("beforeprint", drawnBelow);
-select({ query: 1, block: report.start.layer, head: report.start.head, ...fromHash() });
 openAll();

@@ -45,7 +45,6 @@ function kindLegend() {
 }
 
 function overviewPanel(host) {
-  if (!severalLayers() && !report.repeated) return;
   const across = headsAcross(), cells = allHeads().map(mapButton), said = element("p", { class: "quiet told" });
   const row = (b) => namedRow({}, String(layerNumber(b)), cells.filter(({ dataset }) => Number(dataset.block) === b).map((one) => element("td", {}, one)));
   const map = table({ role: "grid", class: [across > 16 && "many"], "aria-label": "Heads: layers down, heads across" }, null, [element("td", {}, element("span", { class: "unseen" }, "layer")), ...numbers(across)], blocks.map((_, b) => row(b)));
@@ -62,7 +61,6 @@ function overviewPanel(host) {
 
 // Below the map, and behind the steps in the order of Tab.
 function namesPanel(host) {
-  if (!severalLayers() && !report.repeated) return;
   const named = report.repeated ? kindList : [];
   fill(host, report.repeated > 0 && element("details", { id: "naming" },
     element("summary", {}, "How heads are named"), named.map(([, { name, means }]) => quiet(element("strong", {}, name), `: ${say(means)}.`)),
