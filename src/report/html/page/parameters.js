@@ -17,7 +17,7 @@ function projection(which, head, size) {
   return { inputs, at: (i, c) => plain.values[i * columns + c] };
 }
 
-const headSize = () => stepAt("queries")?.columns ?? (config && report.module !== "average" ? config.d_out / (isWrapper ? 1 : config.num_heads) : stepAt("inputs")?.columns ?? 0);
+const headSize = () => (stepAt("queries") ?? stepAt("inputs"))?.columns ?? 0;
 
 // ---- rotary positions: which number a number turns with, and how far -----------------------
 function turnOf(at, position) {
