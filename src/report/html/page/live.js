@@ -37,7 +37,6 @@ function showAnswer(answer, base) {
   Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health: answer.health ?? [],
     snippets: altered() || live.file ? [] : live.snippets });  // code that anyone may run does not have what was changed here
   blocks.forEach((block, b) => renew(block, { askSpace: b === answer.shown ? undefined : askSpace, ...answer.blocks[b] }, base?.[b], headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head)));
-  combined.clear();
   document.querySelector("h1").textContent = answer.text.length > mostTitle ? `${answer.text.slice(0, mostTitle)}…` : answer.text;
   header(byId("about"));
   Object.assign(state, tidied({ ...state, ...live.selected }));  // another model may have fewer layers

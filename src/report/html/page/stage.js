@@ -14,12 +14,11 @@ function combine(step, view, heads) {
 }
 
 // The stage shows one head of a step, or several taken together.
-const combined = new Map();
 function stageMatrix(step) {
   const { heads } = currentBlock(), view = step.pairs && heads > 1 ? state.view : "head";
   if (view === "head") return { matrix: step.matrix(state.head), view };
   const of = view === "difference" ? [state.head, state.other] : [...Array(heads).keys()];
-  return { matrix: held(combined, [state.block, step.name, view, ...of].join(), () => combine(step, view, of)), view };
+  return { matrix: held(step.combined ??= new Map(), [view, ...of].join(), () => combine(step, view, of)), view };
 }
 
 // Effective weights, of a layer that keeps a state, have signs.
