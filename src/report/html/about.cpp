@@ -160,7 +160,7 @@ Words words_of(const Block& block, const ReportOptions& options) {
 
 void write_about(Json& json, std::int64_t batch, const Words& words, const std::vector<Check>& checks,
                  const ReportOptions& options) {
-  json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("unit").text(words.unit);
+  json.name("title").text(words.title).name("unit").text(words.unit);
   json.name("module").text(options.module);
   write_kind(json, options.module);
   write_facts(json, batch, options);

@@ -7,6 +7,7 @@
 #include "attn/figure.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/steps.hpp"
+#include "attn/version.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
 #include "report/html/about.hpp"
@@ -138,6 +139,9 @@ std::string without_scripts(const Block& block, const Words& words) {
                                                 .colours = figure::Colours::cividis});
 }
 
+constexpr const char* kCanCompute =
+    " <code>attn report --live</code> makes a page that computes: type in it, change its numbers, and try its labs.";
+
 // A note on what the page holds of numbers that are too many.
 std::string not_exact(const Block& block, const Plan& plan) {
   const bool neighbours = std::max(block.weights().size(1), block.weights().size(2)) > plan.cells;
@@ -160,6 +164,9 @@ struct ReportWriter::State {
   void choose_start();
   void require_live(const Block& block) const;
   void add(const Block& block, std::int64_t number);
+  bool can_compute() const {
+    return !options.live && (find_module_kind(options.module) || !options.repeated_ids.empty());
+  }
   std::string block_json(const Block& block, std::int64_t number);
   std::string data() const;
   std::string value_of(std::string_view name) const;
@@ -285,6 +292,8 @@ std::string ReportWriter::State::value_of(std::string_view name) const {
   if (name == "title") return figure::escaped(figure::shortened(figure::clean(words.title), kTitle));
   if (name == "style") return std::string(page_style()).append(options.live ? page_live_style() : "");
   if (name == "data") return data();
+  if (name == "version") return ATTN_VERSION;
+  if (name == "more") return can_compute() ? kCanCompute : "";
   if (name == "static") return heatmap;
   std::string script;
   for (const std::string_view part : page_scripts()) script.append(part);

@@ -51,7 +51,4 @@ function header(host) {
     element("summary", {}, "What attention does, and where these numbers come from"), intro, facts, !fails && checked));
   else fill(host, intro, random, said, facts, checked);
   restoreFocus();
-  const more = !byId("engine") && (report.kind || report.repeated > 0);
-  fill(byId("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,
-    more && [" ", element("code", {}, "attn report --live"), " makes a page that computes: type in it, change its numbers, and try its labs."]);
 }
