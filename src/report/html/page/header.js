@@ -43,8 +43,8 @@ function header(host) {
   const said = report.notes.map((note) => element("p", { class: "note" }, note));
   const random = report.randomWeights && element("p", { class: "note", id: "random" },
     element("strong", {}, "These weights are random: nobody has trained this module."), report.randomWeights);
-  const facts = element("dl", { class: "facts" }, report.facts.map(([name, text]) =>
-    element("div", {}, element("dt", {}, name), element("dd", {}, name === "command" ? element("code", {}, text) : text))));
+  const facts = element("dl", { class: "facts" }, report.facts.map(([name, text]) => element("div", {},
+    element("dt", {}, name), element("dd", {}, name === "command" ? element("code", {}, text) : text))));
   const failed = report.health.filter(({ holds }) => !holds), fails = failed.length > 0, checked = verdict(failed);
   const restoreFocus = focusPlace();  // each answer makes it anew
   if (severalLayers()) fill(host, said, fails && checked, element("details", { id: "explained" },

@@ -24,8 +24,9 @@ function drawPanels(selection = {}) {
   select(selection);
 }
 function renewBelow() {
-  drawBelow(() => fill(byId("more"), panel("lines", "Who looks at whom", linesPanel), panel("space", "Embedding space", spacePanel),
-    panel("heads", "Heads side by side", headsPanel, Boolean(byId("model"))),  // below a model's map, where one types, they fold
+  const folds = Boolean(byId("model"));  // Below a model's map, where one types, heads fold.
+  drawBelow(() => fill(byId("more"), panel("lines", "Who looks at whom", linesPanel),
+    panel("space", "Embedding space", spacePanel), panel("heads", "Heads side by side", headsPanel, folds),
     labs.map((lab) => panel(...lab, severalLayers())),
     panel("checks", "Checks", checksPanel, severalLayers()), panel("snippets", "Take it away", snippetsPanel)));
 }
