@@ -72,6 +72,30 @@ TEST_P(Fused, GradientsEqualTheComposedSteps) {
   });
 }
 
+// Most queries see none of a chunk's keys, which then has no partial sum of their dq: what lies there counts for
+// nothing. A call without a mask leaves large numbers there.
+TEST_P(Fused, ChunksThatAQuerySeesNothingOfGiveItNoGradient) {
+  const std::array<std::int64_t, 2> lengths{640, 31};
+  const Mask short_texts =
+      Mask::causal() & Mask::window(50, 0) & Mask::lengths(Tensor::from<std::int64_t>(lengths, {2}));
+  Tensor diagonal = Tensor::zeros({6, 6}, DType::boolean);
+  for (std::int64_t i = 0; i < 6; ++i) diagonal.data<bool>()[7 * i] = true;
+  for_seeds(1, [&](std::mt19937& rng) {
+    for (const Mask& mask :
+         {Mask::blocks(diagonal, 128, 128), Mask::window(30, 0), Mask::window(0, 300), Mask::causal(), short_texts}) {
+      const Tensor q = uniform(rng, {2, 2, 700, 8}, GetParam()), k = uniform(rng, {2, 1, 700, 8}, GetParam());
+      const Tensor g = uniform(rng, {2, 2, 700, 8}, GetParam());
+      attention_backward(Tensor::full(g.shape(), 1e4, GetParam()), q, k, k);
+      const AttentionGradient found = attention_backward(g, q, k, k, {.mask = mask});
+      const auto wide = [](const Tensor& x) { return x.to(DType::f64); };
+      const AttentionGradient expected = attention_backward(wide(g), wide(q), wide(k), wide(k), {.mask = mask});
+      expect_close(found.q, expected.q, 8 * tolerance(GetParam()), "dq", 1);
+      expect_close(found.k, expected.k, 8 * tolerance(GetParam()), "dk", 1);
+      expect_close(found.v, expected.v, 8 * tolerance(GetParam()), "dv");
+    }
+  });
+}
+
 TEST_P(Fused, ThreadsAndBatchDoNotChangeABit) {
   for_seeds(10, [](std::mt19937& rng) {
     const Inputs in = tile_inputs(rng, GetParam());

@@ -3,7 +3,8 @@
 // Phase 0: what every query needs, a task a span of them.
 // Phase 1: a task takes a chunk of a key head's keys and goes over all its queries. dk and dv stay in the task's
 // scratch; dq goes to a partial sum, one for every chunk, in memory shared by the tasks. Then the bias's tasks.
-// Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order.
+// Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order. What a chunk's keys are not seen
+// by has none: with a window most queries see one chunk or two, and a causal mask hides half of the chunks.
 // Where a head's keys are one chunk, and its dq is not large, its task does the work of phase 2 too, and of phase 0
 // unless the bias needs that. Where there are many threads, the steps of a chunk are tasks that pass over the queries
 // one behind the other.
@@ -225,6 +226,12 @@ inline std::int64_t keys_seen(const Problem& p, const Queries& queries, std::int
   return keys;
 }
 
+// Whether the chunk that begins at a key has a partial sum of the group of a span that begins at row `from`.
+inline bool has_partial(const Problem& p, const BackwardPlan& plan, std::int64_t chunk, const Span& span,
+                        std::int64_t from) {
+  return may_see(p, span, from, kColumns, chunk, chunk + plan.chunk);
+}
+
 template <GradientCore Core>
 inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result,
                           const BackwardPlan& plan, const BackwardShared& shared, std::int64_t task, void* scratch) {
@@ -246,13 +253,14 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
       if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, mem.line);
       for (bool& fresh : mem.fresh) fresh = first == chunk;
       if (begin > chunk) shared.wait(plan, task, span.row + span.rows);
-      if (place(p, span, first, first + count, mem.queries)) {
+      if (may_see(p, span, 0, span.rows, first, first + count) && place(p, span, first, first + count, mem.queries)) {
         fetch_next(p, in, plan, span, first + count, task, keys_seen(p, mem.queries, first, count), mem.core);
         add_span(p, in, shared.sums, plan, first, count, mem, dq);
       }
       const bool is_whole = plan.whole_heads && first + count == last;
-      for (int g = 0; g < mem.queries.groups; ++g, dq += plan.width * kColumns) {
-        if (mem.fresh[g]) clear(dq, plan.width * kColumns);
+      for (int g = 0; g < groups_of(span); ++g, dq += plan.width * kColumns) {
+        if (mem.fresh[g] && (plan.whole_heads || has_partial(p, plan, chunk, span, g * kColumns)))
+          clear(dq, plan.width * kColumns);
         if (is_whole) write_query_rows(p, result, span, g * kColumns, dq, mem.lines);
       }
       shared.pass(plan, task, span.row + span.rows);
@@ -271,11 +279,14 @@ inline void backward_queries(const Problem& p, const BackwardResult& result, con
   const std::int64_t head = span.batch * p.hkv + span.key_head;
   for (std::int64_t first = 0; first < span.rows; first += kColumns) {
     clear(sum, step * kColumns);
+    bool any = false;
     for (std::int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
+      if (!has_partial(p, plan, chunk * plan.chunk, span, first)) continue;
       const float* part = shared.dq(plan, chunk, head) + (span.row + first) * plan.width;
       for (std::int64_t i = 0; i < p.d * kColumns; i += kLanes) {
-        store(sum + i, chunk == 0 ? load(part + i) : load(sum + i) + load(part + i));  // 0 + -0 would be 0
+        store(sum + i, any ? load(sum + i) + load(part + i) : load(part + i));  // 0 + -0 would be 0
       }
+      any = true;
     }
     write_query_rows(p, result, span, first, sum, lines);
   }

@@ -41,8 +41,6 @@ inline void write_group(const Problem& p, const ForwardResult& result, const Spa
   }
 }
 
-inline int groups_of(const Span& span) { return static_cast<int>((span.rows + kColumns - 1) / kColumns); }
-
 // Begins all of a task's groups: contexts of `mem`, queries packed. Returns the keys that some group sees.
 template <class Scratch>
 inline Range start(const Problem& p, const Span& span, Scratch& mem, Running* run, QueryTile* seen) {

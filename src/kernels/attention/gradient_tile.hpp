@@ -66,13 +66,26 @@ constexpr std::int64_t span_rows() {
 // Finds which keys the span sees. Returns true when some of [first, last) are among them.
 inline bool place(const Problem& p, const Span& span, std::int64_t first, std::int64_t last, Queries& queries) {
   queries.span = span;
-  queries.groups = static_cast<int>((span.rows + kColumns - 1) / kColumns);
+  queries.groups = groups_of(span);
   bool sees = false;
   for (int g = 0; g < queries.groups; ++g) {
     locate_queries(p, span, g, queries.seen[g]);
     sees = sees || sees_some(p, queries.seen[g], first, last);
   }
   return sees;
+}
+
+// Whether one of a span's rows [from, from + rows) may see one of the keys [first, last), by its interval: much faster
+// than place(), for the many spans that see nothing of a step of keys.
+inline bool may_see(const Problem& p, const Span& span, std::int64_t from, std::int64_t rows, std::int64_t first,
+                    std::int64_t last) {
+  const std::int64_t begin = (span.row + from) % p.tq, end = begin + least_of(span.rows - from, rows);
+  if (end > p.tq) return true;  // queries of two heads
+  std::int32_t count = 0;       // g++ makes vectors of a count
+  for (std::int64_t i = begin; i < end; ++i) {
+    count += (p.first[i] < last) & (p.last[i] > first) & (p.first[i] < p.last[i]);
+  }
+  return count > 0;
 }
 
 inline float dot(const float* a, const float* b, std::int64_t n) {

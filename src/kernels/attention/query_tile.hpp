@@ -27,6 +27,8 @@ inline Span locate(const Problem& p, const QueryTasks& tasks, std::int64_t task)
   return {head / p.hkv, head % p.hkv, row, least_of(left, tasks.rows)};
 }
 
+inline int groups_of(const Span& span) { return static_cast<int>((span.rows + kColumns - 1) / kColumns); }
+
 inline Query query(const Problem& p, const Span& span, std::int64_t r) {
   return query_of_row(p, span.key_head, span.row + r);
 }
