@@ -38,14 +38,18 @@ class FloatGradient {
     to_lanes(d_output_rows_, p_.dv, queries.groups, 1, d_output_);
   }
 
-  void fetch(const PrefetchRows&, std::int64_t) {}
+  // Beside the tiles of scores and of the weights' gradients against `keys` keys.
+  void fetch(const PrefetchRows& ahead, std::int64_t keys) {
+    ahead_ = ahead;
+    ahead_.spread_over(2 * keys / kRows);
+  }
 
   // The queries were scaled when packed: scores lack nothing.
-  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
+  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) {
     panel<false>(keys, keys_.data + from * keys_.step, keys_.step, 1, q_ + group * padded(p_.d) * kColumns, kColumns, s,
-                 kColumns, p_.d);
+                 kColumns, p_.d, ahead_);
     panel<false>(keys, values_.data + from * values_.step, values_.step, 1,
-                 d_output_ + group * padded(p_.dv) * kColumns, kColumns, d_weights, kColumns, p_.dv);
+                 d_output_ + group * padded(p_.dv) * kColumns, kColumns, d_weights, kColumns, p_.dv, ahead_);
     return 1;
   }
 
@@ -120,6 +124,7 @@ class FloatGradient {
   float *weights_, *d_scores_;      // (kStripKeys, kTileStep)
   float *keys_buffer_, *values_buffer_, *line_;
   Block keys_{}, values_{};
+  PrefetchRows ahead_;
 };
 
 }  // namespace
