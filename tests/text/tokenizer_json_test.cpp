@@ -116,9 +116,14 @@ TEST_P(TokenizerJson, SlowTimeIsLinearInTheText) {
     for (const char* of_digits : {"0", "digits"}) large.erase(of_digits);
   }
   for (const auto& [name, text] : large) {
-    const double one = seconds(small.at(name)), eight = seconds(text);
-    EXPECT_LT(eight, 24 * one + 0.05) << name;
-    if (std::getenv("ATTN_PRINT_TIMES")) std::printf("%s, %s: %.3f s\n", GetParam(), name.c_str(), eight);
+    bool is_linear = false;
+    // What else the machine does slows a process by its caches, too. A quadratic way is as slow every time.
+    for (int tries = 0; tries < 5 && !is_linear; ++tries) {
+      const double one = seconds(small.at(name)), eight = seconds(text);
+      is_linear = eight < 24 * one + 0.05;
+      if (std::getenv("ATTN_PRINT_TIMES")) std::printf("%s, %s: %.3f s\n", GetParam(), name.c_str(), eight);
+    }
+    EXPECT_TRUE(is_linear) << name;
   }
 }
 
