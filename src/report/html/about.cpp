@@ -88,8 +88,7 @@ void write_kind(Json& json, std::string_view module) {
 std::string explained(const Block& block, const ReportOptions& options) {
   if (options.module == "average") {
     return "The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, "
-           "and "
-           "every word that may be seen has the same weight.";
+           "and every word that may be seen has the same weight.";
   }
   const ModuleKind* kind = find_module_kind(options.module);
   const Tensor* mapped = block.find("mapped keys");
@@ -97,15 +96,17 @@ std::string explained(const Block& block, const ReportOptions& options) {
   const bool delta = options.module != "linear";
   const std::string size = std::to_string(mapped->size(2));
   std::string text =
-      "Attention without softmax: instead of all earlier keys and values a head keeps one state, a matrix of " + size +
-      " × " + size +
-      " numbers, however long the text is. A word reads it by its query; before, it writes its value there by its "
-      "key. ";
-  text +=
-      delta ? "What the state recalls for the key is taken away first, so that the value takes its place: with a beta "
-              "of 1 all of it, with less a part. "
-            : "Queries and keys are made positive, and each word’s result is divided by the sum that softmax would "
-              "divide by. ";
+      "Attention without softmax: instead of all earlier keys and values a head keeps one state, a matrix of ";
+  text += size + " × " + size + " numbers, however long the text is. ";
+  text += "A word reads it by its query; before, it writes its value there by its key. ";
+  if (delta) {
+    text +=
+        "What the state recalls for the key is taken away first, so that the value takes its place: with a beta of 1 ";
+    text += "all of it, with less a part. ";
+  } else {
+    text += "Queries and keys are made positive, and each word’s result is divided by the sum that softmax would ";
+    text += "divide by. ";
+  }
   if (options.module == "gated-delta") text += "Each word also lets the state fade by its decay. ";
   text += "The weights below say the same without a state: how much of each earlier value comes back. ";
   text += delta ? "They may be negative, and rows need not sum to 1." : "Rows sum to 1.";
