@@ -161,6 +161,29 @@ TEST_P(Recurrence, ADecayOfMinusInfinityForgetsAndAStrengthOfOneOverwrites) {
   for (std::int64_t d = 0; d < 20; ++d) EXPECT_EQ(of_text.decay.at({0, 1, 37, d}), 0) << d;
 }
 
+// Each is as exact as its own size, which is exp(decay) of what is read and written: those of many tokens less those of
+// others would leave rounding.
+TEST_P(Recurrence, StrongDecaysHaveExactGradients) {
+  std::mt19937 rng(14);
+  for (const double strength : {5, 10, 20}) {
+    for (const Shape& shape : {Shape{1, 2, 70}, Shape{1, 2, 70, 20}}) {
+      for (const StateRule rule : {StateRule::plain, StateRule::delta}) {
+        RecurrenceCase c = one_text(70, 20, 15);
+        c.options.rule = rule;
+        if (rule == StateRule::plain) c.options.beta = {};
+        c.options.decay = uniform(rng, shape, DType::f64, -strength, -0.8 * strength);
+        c.options.initial_state = uniform(rng, {1, 2, 20, 20});
+        const std::vector<double> found = values(gradients(c).decay),
+                                  expected = values(gradients(c.to(DType::f64)).decay);
+        double largest = 0;
+        for (const double x : expected) largest = std::max(largest, std::abs(x));
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          ASSERT_NEAR(found[i], expected[i], 1e-5 * largest) << strength << ", " << shape.str() << " at " << i;
+      }
+    }
+  }
+}
+
 // Longer than what is kept at once of states, 64 MB.
 TEST_P(Recurrence, LongTextsAreCutIntoSegments) {
   if (left_to_nightly()) return;

@@ -2,7 +2,8 @@
 //   r = v − read_k S − L δ, δ = beta r              e = dδ − Lᵀ dv, dv = beta e, dbeta = e · r
 //   o = read_q S + QK δ                             dδ = QKᵀ do + written_k H
 //   S' = exp(G) S + written_kᵀ δ                    dS = exp(G) H + read_qᵀ do − read_kᵀ dv
-// and from what was read and written, dG = q dq + k dk_read − k dk_written, with S' · H on the last token.
+// A token's decay acts on what is read from it on of what was written before it. Its gradient sums these products
+// alone: with all that is read, less all that is written, strong decays would leave nothing but rounding.
 #pragma once
 
 #include "kernels/prefetch.hpp"
@@ -38,7 +39,10 @@ class BackwardChunks {
         dk_read_(Chunk::second(dq_)),
         dk_written_(Chunk::rows(memory, chunk_.k_width)),
         cut_(Chunk::rows(memory, chunk_.by_channel() ? chunk_.k_width : 0, 2)),
-        end_(memory(chunk_.k_width)) {}
+        end_(memory(chunk_.k_width)),
+        reads_(Chunk::rows(memory, chunk_.by_channel() ? chunk_.k_width : kLanes)),
+        writes_(Chunk::rows(memory, reads_.width)),
+        across_(Chunk::rows(memory, reads_.width)) {}
 
   void run(const RecurrenceGradient& g) {
     load_state(g.d_state, h_);
@@ -177,6 +181,9 @@ class BackwardChunks {
       put_rows(e_, tokens, p_.d_v, g.add, g.dv + t * p_.d_v);
     }
     of_states(n, tokens);
+    if (g.d_decay) decay_of_states(n);
+    keep_lower(d_qk_, chunk_.e, !chunk_.by_channel(), false);
+    keep_lower(d_l_, chunk_.e, !chunk_.by_channel(), true);
     of_pairs();
     if (g.d_decay) add_decay(g.d_decay + t * (p_.by_channel ? p_.d_k : 1));
     put_keys(g.dq + t * p_.d_k, g.add, g.dk + t * p_.d_k);
@@ -222,29 +229,76 @@ class BackwardChunks {
     } else {
       for (std::int64_t i = 0; i < kChunk * chunk_.k_width; ++i) dk_read_.data[i] = 0;
     }
-    sum_end(state_of(n + 1));
     against_state(h_, delta_, dk_written_, kChunk);
     scale_rows(chunk_.kept_after, dk_written_, dk_written_);
     multiply<false>(by_rows(d_output_), {turned_, kChunk}, d_qk_, 2 * kChunk, p_.d_v);
-    keep_lower(d_qk_, chunk_.e, !chunk_.by_channel(), false);
-    keep_lower(d_l_, chunk_.e, !chunk_.by_channel(), true);
   }
 
-  // S' · H: of each row, or of all in the first lanes.
-  void sum_end(const Matrix after) {
+  // What tokens' decays act on, but for pairs by channel: what goes through the chunk, exp(G) S · H; what a token reads
+  // of the state before the chunk; and what it writes into the one after it.
+  void decay_of_states(std::int64_t n) {
+    sum_end(state_of(n));
+    for (std::int64_t i = 0; i < kChunk; ++i) {
+      Vec read = splat(0.f), written = read;
+      each_column(dq_, [&](std::int64_t d) {
+        const Vec q = load(chunk_.q.row(i) + d), k = load(chunk_.k.row(i) + d);
+        const Vec reads = q * load(dq_.row(i) + d) + k * load(dk_read_.row(i) + d);
+        const Vec writes = k * load(dk_written_.row(i) + d);
+        if (p_.by_channel) return store(reads_.row(i) + d, reads), store(writes_.row(i) + d, writes);
+        read += reads, written += writes;
+      });
+      if (!p_.by_channel) store(reads_.row(i), read), store(writes_.row(i), written);
+    }
+    if (!p_.by_channel) decay_of_pairs_by_head();
+  }
+
+  // across_t = Σ_{i >= t > j} d_qk_ij qk_ij + d_l_ij l_ij, which are those of a write at j that is read at i.
+  void decay_of_pairs_by_head() {
+    float* const across = across_.data;
+    for (std::int64_t i = 0; i < kChunk; ++i) across[i] = 0;
+    for (std::int64_t i = 1; i < chunk_.tokens; ++i) {
+      float sum = 0;
+      for (std::int64_t j = 0; j < i; ++j) {
+        sum += d_qk_.row(i)[j] * chunk_.qk.row(i)[j];
+        if (p_.delta) sum += d_l_.row(i)[j] * chunk_.l.row(i)[j];
+        across[j + 1] += sum;
+      }
+    }
+  }
+
+  void decay_of_pairs_by_channel(std::int64_t d) {
+    for (std::int64_t i = 0; i < kChunk; ++i) store(across_.row(i) + d, splat(0.f));
+    for (std::int64_t i = 1; i < chunk_.tokens; ++i) {
+      const Vec q = load(chunk_.q.row(i) + d), k = load(chunk_.k.row(i) + d);
+      Vec pair[kChunk], kept = chunk_.kept.of(i, d);
+      for (std::int64_t j = i - 1; j >= 0; --j) {
+        pair[j] = (splat(d_qk_.row(i)[j]) * q + splat(d_l_.row(i)[j]) * k) * kept * load(chunk_.k.row(j) + d);
+        kept = kept * chunk_.kept.of(j, d);
+      }
+      Vec sum = splat(0.f);
+      for (std::int64_t j = 0; j < i; ++j) {
+        sum += pair[j];
+        float* const across = across_.row(j + 1) + d;
+        store(across, load(across) + sum);
+      }
+    }
+  }
+
+  // exp(G) S · H: of each row, or of all in the first lanes.
+  void sum_end(const Matrix before) {
     Vec even = splat(0.f), odd = even;
-    const std::int64_t width = after.width;
-    for (std::int64_t d = 0; p_.decay && d < p_.d_k; ++d) {
-      const float *s = after.row(d), *h = h_.row(d);
+    const std::int64_t width = before.width;
+    for (std::int64_t d = 0; d < p_.d_k; ++d) {
+      const float *s = before.row(d), *h = h_.row(d);
       for (std::int64_t c = 0; c < width; c += 2 * kLanes) {
         even = load(s + c) * load(h + c) + even;
         odd = load(s + c + kLanes) * load(h + c + kLanes) + odd;
       }
       if (!p_.by_channel) continue;
-      end_[d] = sum_lanes(even + odd);
+      end_[d] = chunk_.kept_in_all(d) * sum_lanes(even + odd);
       even = odd = splat(0.f);
     }
-    if (!p_.by_channel) store(end_, even + odd);
+    if (!p_.by_channel) store(end_, splat(chunk_.kept_in_all(0)) * (even + odd));
   }
 
   // dq_i += Σ d_qk_ij E_ij k_j; dk_i += Σ d_l_ij E_ij k_j as a reader; dk_j += Σ E_ij (d_qk_ij q_i + d_l_ij k_i)
@@ -336,33 +390,33 @@ class BackwardChunks {
     }
   }
 
-  // d_decay_t = Σ dG over the tokens from t on; nothing where nothing was kept.
-  void add_decay(float* d_decay) const {
-    if (!p_.by_channel) return add_decay_by_head(d_decay);
-    each_vector(p_.d_k, [&](std::int64_t d, int count) {
-      Vec sum = load(end_ + d);
+  // d_decay_t = end + Σ_{i >= t} reads_i + Σ_{j < t} writes_j + across_t; nothing where nothing was kept.
+  void add_decay(float* d_decay) {
+    each_column(reads_, [&](std::int64_t d) {
+      const int count = static_cast<int>(p_.by_channel ? least_of(p_.d_k - d, kLanes) : kLanes);
+      if (count <= 0) return;
+      if (p_.by_channel) decay_of_pairs_by_channel(d);
+      Vec written = splat(0.f), sum = load(end_ + d);
+      for (std::int64_t i = 0; i < chunk_.tokens; ++i) {  // becomes the sum over the tokens before
+        float* const at = writes_.row(i) + d;
+        const Vec here = load(at);
+        store(at, written), written += here;
+      }
       for (std::int64_t i = chunk_.tokens - 1; i >= 0; --i) {
-        sum += decay_of(i, d);
-        float* to = d_decay + i * p_.d_k + d;
-        store_some(to, load_some(to, count) + (chunk_.kept.of(i, d) == splat(0.f) ? splat(0.f) : sum), count);
+        sum += load(reads_.row(i) + d);
+        add_decay_of(i, d, count, sum + load(writes_.row(i) + d), d_decay);
       }
     });
   }
 
-  void add_decay_by_head(float* d_decay) const {
-    float sum = sum_lanes(load(end_));
-    for (std::int64_t i = chunk_.tokens - 1; i >= 0; --i) {
-      Vec here = splat(0.f);
-      each_column(dq_, [&](std::int64_t d) { here += decay_of(i, d); });
-      sum += sum_lanes(here);
-      d_decay[i] += chunk_.kept.number(i, 0) == 0 ? 0 : sum;
+  void add_decay_of(std::int64_t i, std::int64_t d, int count, Vec sum, float* d_decay) const {
+    if (!p_.by_channel) {
+      d_decay[i] += chunk_.kept.number(i, 0) == 0 ? 0 : sum_lanes(sum) + across_.data[i];
+      return;
     }
-  }
-
-  // dG of a token
-  Vec decay_of(std::int64_t i, std::int64_t d) const {
-    return load(chunk_.q.row(i) + d) * load(dq_.row(i) + d) +
-           load(chunk_.k.row(i) + d) * (load(dk_read_.row(i) + d) - load(dk_written_.row(i) + d));
+    float* const to = d_decay + i * p_.d_k + d;
+    sum = chunk_.kept.of(i, d) == splat(0.f) ? splat(0.f) : sum + load(across_.row(i) + d);
+    store_some(to, load_some(to, count) + sum, count);
   }
 
   void put_keys(float* dq, bool add, float* dk) const {
@@ -389,6 +443,8 @@ class BackwardChunks {
   float *const turned_, *const tall_;
   const Matrix d_qk_, d_l_, dq_, dk_read_, dk_written_, cut_;
   float* const end_;
+  const Matrix reads_, writes_,
+      across_;  // of decays: (tokens, channels), by head their sums in lanes, or one behind the other
   PrefetchRows soon_;
 };
 
