@@ -266,24 +266,6 @@ class BackwardChunks {
     }
   }
 
-  void decay_of_pairs_by_channel(std::int64_t d) {
-    for (std::int64_t i = 0; i < kChunk; ++i) store(across_.row(i) + d, splat(0.f));
-    for (std::int64_t i = 1; i < chunk_.tokens; ++i) {
-      const Vec q = load(chunk_.q.row(i) + d), k = load(chunk_.k.row(i) + d);
-      Vec pair[kChunk], kept = chunk_.kept.of(i, d);
-      for (std::int64_t j = i - 1; j >= 0; --j) {
-        pair[j] = (splat(d_qk_.row(i)[j]) * q + splat(d_l_.row(i)[j]) * k) * kept * load(chunk_.k.row(j) + d);
-        kept = kept * chunk_.kept.of(j, d);
-      }
-      Vec sum = splat(0.f);
-      for (std::int64_t j = 0; j < i; ++j) {
-        sum += pair[j];
-        float* const across = across_.row(j + 1) + d;
-        store(across, load(across) + sum);
-      }
-    }
-  }
-
   // exp(G) S · H: of each row, or of all in the first lanes.
   void sum_end(const Matrix before) {
     Vec even = splat(0.f), odd = even;
@@ -312,6 +294,8 @@ class BackwardChunks {
   }
 
   void of_pairs_by_channel() {
+    for (std::int64_t i = 0; i < kChunk; ++i)
+      each_column(across_, [&](std::int64_t d) { store(across_.row(i) + d, Vec{}); });
     each_column(dq_, [&](std::int64_t d) {
       for (std::int64_t first = 0; first < kChunk; first += kWithin) {
         of_earlier_keys(first, d);
@@ -321,21 +305,29 @@ class BackwardChunks {
     for (const Cut& cut : kCuts) of_pairs_across(cut);
   }
 
-  // Adds for each of kWithin tokens what it takes from keys up to its own.
+  // Adds for each of kWithin tokens what it takes from keys up to its own, which decays between the two act on.
   void of_earlier_keys(std::int64_t first, std::int64_t d) const {
-    Vec key[kWithin] = {};
+    Vec key[kWithin] = {}, across[kWithin] = {};
     ATTN_UNROLL for (int i = 0; i < kWithin; ++i) {
       const float *of_q = d_qk_.row(first + i) + first, *of_k = d_l_.row(first + i) + first;
+      const Vec own_q = load(chunk_.q.row(first + i) + d), own_k = load(chunk_.k.row(first + i) + d);
       float *q = dq_.row(first + i) + d, *k = dk_read_.row(first + i) + d;
       const Vec kept = chunk_.kept.of(first + i, d);
-      Vec dq = load(q), dk = load(k);
+      Vec dq = load(q), dk = load(k), pairs = splat(0.f);
       ATTN_UNROLL for (int j = 0; j < kWithin; ++j) {
         if (j > i) continue;
         key[j] = j == i ? load(chunk_.k.row(first + i) + d) : key[j] * kept;
         dq = splat(of_q[j]) * key[j] + dq;
         dk = splat(of_k[j]) * key[j] + dk;
+        if (j == i) continue;
+        pairs = (splat(of_q[j]) * own_q + splat(of_k[j]) * own_k) * key[j] + pairs;
+        across[j + 1] += pairs;
       }
       store(q, dq), store(k, dk);
+    }
+    ATTN_UNROLL for (int i = 0; i < kWithin; ++i) {
+      float* const to = across_.row(first + i) + d;
+      store(to, load(to) + across[i]);
     }
   }
 
@@ -361,33 +353,43 @@ class BackwardChunks {
 
   // The pairs of tokens between which a cut lies.
   void of_pairs_across(const Cut& cut) {
-    const Matrix across = Chunk::second(cut_);
+    const Matrix summed = Chunk::second(cut_);
     const std::int64_t keys = cut.middle - cut.begin, readers = cut.end - cut.middle;
-    const auto add = [&](const LeftFactor& d, std::int64_t first, std::int64_t count, const Matrix& to) {
-      multiply<false>(d, {cut_.row(cut.begin), cut_.width}, across, count, keys);
-      add_from_cut(across, first, count, to);
+    const auto add = [&](const LeftFactor& d, std::int64_t first, std::int64_t count, const Matrix& to,
+                         const Matrix& own) {
+      multiply<false>(d, {cut_.row(cut.begin), cut_.width}, summed, count, keys);
+      add_from_cut(summed, first, count, to, own, true);
     };
     chunk_.keep_from(cut);
     chunk_.scale_from_cut(chunk_.k, cut.begin, cut.middle, cut_);
-    add({d_qk_.row(cut.middle) + cut.begin, kChunk, 1}, cut.middle, readers, dq_);
-    add({d_l_.row(cut.middle) + cut.begin, kChunk, 1}, cut.middle, readers, dk_read_);
+    add({d_qk_.row(cut.middle) + cut.begin, kChunk, 1}, cut.middle, readers, dq_, chunk_.q);
+    add({d_l_.row(cut.middle) + cut.begin, kChunk, 1}, cut.middle, readers, dk_read_, chunk_.k);
     chunk_.scale_from_cut(chunk_.q, cut.middle, cut.end, cut_);
-    multiply<false>({d_qk_.row(cut.middle) + cut.begin, 1, kChunk}, {cut_.row(cut.middle), cut_.width}, across, keys,
+    multiply<false>({d_qk_.row(cut.middle) + cut.begin, 1, kChunk}, {cut_.row(cut.middle), cut_.width}, summed, keys,
                     readers);
     chunk_.scale_from_cut(chunk_.k, cut.middle, cut.end, cut_);
-    multiply<true>({d_l_.row(cut.middle) + cut.begin, 1, kChunk}, {cut_.row(cut.middle), cut_.width}, across, keys,
+    multiply<true>({d_l_.row(cut.middle) + cut.begin, 1, kChunk}, {cut_.row(cut.middle), cut_.width}, summed, keys,
                    readers);
-    add_from_cut(across, cut.begin, keys, dk_written_);
+    add_from_cut(summed, cut.begin, keys, dk_written_, chunk_.k, false);
   }
 
-  // Rows [first, first + count) of `to` += what is kept from the cut · rows
-  void add_from_cut(const Matrix& rows, std::int64_t first, std::int64_t count, const Matrix& to) const {
-    for (std::int64_t i = 0; i < count; ++i) {
-      float* at = to.row(first + i);
-      each_column(to, [&](std::int64_t d) {
-        store(at + d, load(chunk_.kept_from_cut().row(first + i) + d) * load(rows.row(i) + d) + load(at + d));
-      });
-    }
+  // Rows [first, first + count) of `to` += what is kept from the cut · rows. These times `own` are what decays act on:
+  // where tokens read, those of a token and of all before it; where they wrote, those of all tokens behind.
+  void add_from_cut(const Matrix& rows, std::int64_t first, std::int64_t count, const Matrix& to, const Matrix& own,
+                    bool are_readers) const {
+    each_column(to, [&](std::int64_t d) {
+      Vec sum = splat(0.f);
+      for (std::int64_t n = 0; n < count; ++n) {
+        const std::int64_t i = are_readers ? count - 1 - n : n;
+        const Vec kept = load(chunk_.kept_from_cut().row(first + i) + d), x = load(rows.row(i) + d);
+        float *const at = to.row(first + i) + d, *const across = across_.row(first + i) + d;
+        const Vec product = kept * x * load(own.row(first + i) + d);
+        store(at, kept * x + load(at));
+        if (are_readers) sum += product;
+        store(across, load(across) + sum);
+        if (!are_readers) sum += product;
+      }
+    });
   }
 
   // d_decay_t = end + Σ_{i >= t} reads_i + Σ_{j < t} writes_j + across_t; nothing where nothing was kept.
@@ -395,7 +397,6 @@ class BackwardChunks {
     each_column(reads_, [&](std::int64_t d) {
       const int count = static_cast<int>(p_.by_channel ? least_of(p_.d_k - d, kLanes) : kLanes);
       if (count <= 0) return;
-      if (p_.by_channel) decay_of_pairs_by_channel(d);
       Vec written = splat(0.f), sum = load(end_ + d);
       for (std::int64_t i = 0; i < chunk_.tokens; ++i) {  // becomes the sum over the tokens before
         float* const at = writes_.row(i) + d;
