@@ -214,11 +214,10 @@ TEST(TokenizerGguf, ExtraBlanksGoAsInSentencePiece) {
 TEST(TokenizerGguf, TokensOfCharactersThatAreNoneAreRefused) {
   const GgufBytes whole(read_data("tokenizers/sentencepiece.gguf"));
   for (const auto& [token, character] : {std::pair{"eψ", "ψ"}, {"ψe", "ψ"}, {"ψω", "ψ"}}) {
-    expect_gguf_refused(whole,
-                        std::string("a token for each character of \"") + token + "\"; found none for \"" + character,
-                        [&](GgufBytes& file) {
-                          std::get<std::vector<std::string>>(file.metadata.at("tokenizer.ggml.tokens"))[303] = token;
-                        });
+    const std::string piece = token, message = "a token for each character of \"" + piece + "\"; found none for \"";
+    expect_gguf_refused(whole, message + character, [&](GgufBytes& file) {
+      std::get<std::vector<std::string>>(file.metadata.at("tokenizer.ggml.tokens"))[303] = piece;
+    });
   }
 }
 
