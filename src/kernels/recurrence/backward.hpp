@@ -2,12 +2,11 @@
 //   r = v − read_k S − L δ, δ = beta r              e = dδ − Lᵀ dv, dv = beta e, dbeta = e · r
 //   o = read_q S + QK δ                             dδ = QKᵀ do + written_k H
 //   S' = exp(G) S + written_kᵀ δ                    dS = exp(G) H + read_qᵀ do − read_kᵀ dv
-// A token's decay acts on what is read from it on of what was written before it. Its gradient sums these products
-// alone: with all that is read, less all that is written, strong decays would leave nothing but rounding.
+// The gradient of decays is in decay_gradient.hpp.
 #pragma once
 
 #include "kernels/prefetch.hpp"
-#include "kernels/recurrence/chunk.hpp"
+#include "kernels/recurrence/decay_gradient.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -39,10 +38,7 @@ class BackwardChunks {
         dk_read_(Chunk::second(dq_)),
         dk_written_(Chunk::rows(memory, chunk_.k_width)),
         cut_(Chunk::rows(memory, chunk_.by_channel() ? chunk_.k_width : 0, 2)),
-        end_(memory(chunk_.k_width)),
-        reads_(Chunk::rows(memory, chunk_.by_channel() ? chunk_.k_width : kLanes)),
-        writes_(Chunk::rows(memory, reads_.width)),
-        across_(Chunk::rows(memory, reads_.width)) {}
+        decays_(p, chunk_, memory) {}
 
   void run(const RecurrenceGradient& g) {
     load_state(g.d_state, h_);
@@ -181,11 +177,12 @@ class BackwardChunks {
       put_rows(e_, tokens, p_.d_v, g.add, g.dv + t * p_.d_v);
     }
     of_states(n, tokens);
-    if (g.d_decay) decay_of_states(n);
+    if (g.d_decay) decays_.take_states(state_of(n), h_, dq_, dk_read_, dk_written_);
+    if (g.d_decay && !p_.by_channel) decays_.take_pairs(d_qk_, d_l_);
     keep_lower(d_qk_, chunk_.e, !chunk_.by_channel(), false);
     keep_lower(d_l_, chunk_.e, !chunk_.by_channel(), true);
     of_pairs();
-    if (g.d_decay) add_decay(g.d_decay + t * (p_.by_channel ? p_.d_k : 1));
+    if (g.d_decay) decays_.add_to(g.d_decay + t * (p_.by_channel ? p_.d_k : 1));
     put_keys(g.dq + t * p_.d_k, g.add, g.dk + t * p_.d_k);
     decay_state(h_, h_);
     multiply<true>(by_columns(chunk_.read_q), d_output_, h_, p_.d_k, readers(), soon_);
@@ -234,55 +231,6 @@ class BackwardChunks {
     multiply<false>(by_rows(d_output_), {turned_, kChunk}, d_qk_, 2 * kChunk, p_.d_v);
   }
 
-  // What tokens' decays act on, but for pairs by channel: what goes through the chunk, exp(G) S · H; what a token reads
-  // of the state before the chunk; and what it writes into the one after it.
-  void decay_of_states(std::int64_t n) {
-    sum_end(state_of(n));
-    for (std::int64_t i = 0; i < kChunk; ++i) {
-      Vec read = splat(0.f), written = read;
-      each_column(dq_, [&](std::int64_t d) {
-        const Vec q = load(chunk_.q.row(i) + d), k = load(chunk_.k.row(i) + d);
-        const Vec reads = q * load(dq_.row(i) + d) + k * load(dk_read_.row(i) + d);
-        const Vec writes = k * load(dk_written_.row(i) + d);
-        if (p_.by_channel) return store(reads_.row(i) + d, reads), store(writes_.row(i) + d, writes);
-        read += reads, written += writes;
-      });
-      if (!p_.by_channel) store(reads_.row(i), read), store(writes_.row(i), written);
-    }
-    if (!p_.by_channel) decay_of_pairs_by_head();
-  }
-
-  // across_t = Σ_{i >= t > j} d_qk_ij qk_ij + d_l_ij l_ij, which are those of a write at j that is read at i.
-  void decay_of_pairs_by_head() {
-    float* const across = across_.data;
-    for (std::int64_t i = 0; i < kChunk; ++i) across[i] = 0;
-    for (std::int64_t i = 1; i < chunk_.tokens; ++i) {
-      float sum = 0;
-      for (std::int64_t j = 0; j < i; ++j) {
-        sum += d_qk_.row(i)[j] * chunk_.qk.row(i)[j];
-        if (p_.delta) sum += d_l_.row(i)[j] * chunk_.l.row(i)[j];
-        across[j + 1] += sum;
-      }
-    }
-  }
-
-  // exp(G) S · H: of each row, or of all in the first lanes.
-  void sum_end(const Matrix before) {
-    Vec even = splat(0.f), odd = even;
-    const std::int64_t width = before.width;
-    for (std::int64_t d = 0; d < p_.d_k; ++d) {
-      const float *s = before.row(d), *h = h_.row(d);
-      for (std::int64_t c = 0; c < width; c += 2 * kLanes) {
-        even = load(s + c) * load(h + c) + even;
-        odd = load(s + c + kLanes) * load(h + c + kLanes) + odd;
-      }
-      if (!p_.by_channel) continue;
-      end_[d] = chunk_.kept_in_all(d) * sum_lanes(even + odd);
-      even = odd = splat(0.f);
-    }
-    if (!p_.by_channel) store(end_, splat(chunk_.kept_in_all(0)) * (even + odd));
-  }
-
   // dq_i += Σ d_qk_ij E_ij k_j; dk_i += Σ d_l_ij E_ij k_j as a reader; dk_j += Σ E_ij (d_qk_ij q_i + d_l_ij k_i)
   void of_pairs() {
     if (chunk_.by_channel()) return of_pairs_by_channel();
@@ -294,8 +242,7 @@ class BackwardChunks {
   }
 
   void of_pairs_by_channel() {
-    for (std::int64_t i = 0; i < kChunk; ++i)
-      each_column(across_, [&](std::int64_t d) { store(across_.row(i) + d, Vec{}); });
+    decays_.clear_pairs();
     each_column(dq_, [&](std::int64_t d) {
       for (std::int64_t first = 0; first < kChunk; first += kWithin) {
         of_earlier_keys(first, d);
@@ -326,7 +273,7 @@ class BackwardChunks {
       store(q, dq), store(k, dk);
     }
     ATTN_UNROLL for (int i = 0; i < kWithin; ++i) {
-      float* const to = across_.row(first + i) + d;
+      float* const to = decays_.pairs.row(first + i) + d;
       store(to, load(to) + across[i]);
     }
   }
@@ -382,7 +329,7 @@ class BackwardChunks {
       for (std::int64_t n = 0; n < count; ++n) {
         const std::int64_t i = are_readers ? count - 1 - n : n;
         const Vec kept = load(chunk_.kept_from_cut().row(first + i) + d), x = load(rows.row(i) + d);
-        float *const at = to.row(first + i) + d, *const across = across_.row(first + i) + d;
+        float *const at = to.row(first + i) + d, *const across = decays_.pairs.row(first + i) + d;
         const Vec product = kept * x * load(own.row(first + i) + d);
         store(at, kept * x + load(at));
         if (are_readers) sum += product;
@@ -390,34 +337,6 @@ class BackwardChunks {
         if (!are_readers) sum += product;
       }
     });
-  }
-
-  // d_decay_t = end + Σ_{i >= t} reads_i + Σ_{j < t} writes_j + across_t; nothing where nothing was kept.
-  void add_decay(float* d_decay) {
-    each_column(reads_, [&](std::int64_t d) {
-      const int count = static_cast<int>(p_.by_channel ? least_of(p_.d_k - d, kLanes) : kLanes);
-      if (count <= 0) return;
-      Vec written = splat(0.f), sum = load(end_ + d);
-      for (std::int64_t i = 0; i < chunk_.tokens; ++i) {  // becomes the sum over the tokens before
-        float* const at = writes_.row(i) + d;
-        const Vec here = load(at);
-        store(at, written), written += here;
-      }
-      for (std::int64_t i = chunk_.tokens - 1; i >= 0; --i) {
-        sum += load(reads_.row(i) + d);
-        add_decay_of(i, d, count, sum + load(writes_.row(i) + d), d_decay);
-      }
-    });
-  }
-
-  void add_decay_of(std::int64_t i, std::int64_t d, int count, Vec sum, float* d_decay) const {
-    if (!p_.by_channel) {
-      d_decay[i] += chunk_.kept.number(i, 0) == 0 ? 0 : sum_lanes(sum) + across_.data[i];
-      return;
-    }
-    float* const to = d_decay + i * p_.d_k + d;
-    sum = chunk_.kept.of(i, d) == splat(0.f) ? splat(0.f) : sum + load(across_.row(i) + d);
-    store_some(to, load_some(to, count) + sum, count);
   }
 
   void put_keys(float* dq, bool add, float* dk) const {
@@ -443,9 +362,7 @@ class BackwardChunks {
   const Matrix h_, d_output_, delta_, e_, dv_, minus_dv_;
   float *const turned_, *const tall_;
   const Matrix d_qk_, d_l_, dq_, dk_read_, dk_written_, cut_;
-  float* const end_;
-  const Matrix reads_, writes_,
-      across_;  // of decays: (tokens, channels), by head their sums in lanes, or one behind the other
+  DecayGradient decays_;
   PrefetchRows soon_;
 };
 
