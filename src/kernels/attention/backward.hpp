@@ -3,8 +3,8 @@
 // Phase 0: what every query needs, a task a span of them.
 // Phase 1: a task takes a chunk of a key head's keys and goes over all its queries. dk and dv stay in the task's
 // scratch; dq goes to a partial sum, one for every chunk, in memory shared by the tasks. Then the bias's tasks.
-// Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order. What a chunk's keys are not seen
-// by has none: with a window most queries see one chunk or two, and a causal mask hides half of the chunks.
+// Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order. A query that sees none of a
+// chunk's keys has no partial sum there. With a window most queries see one chunk or two, and a causal mask hides half.
 // Where a head's keys are one chunk, and its dq is not large, its task does the work of phase 2 too, and of phase 0
 // unless the bias needs that. Where there are many threads, the steps of a chunk are tasks that pass over the queries
 // one behind the other.

@@ -12,7 +12,7 @@ namespace {
 struct Running {
   float *maximum, *sum;  // 1 row each: the score that is subtracted, and Σ 2^(s - maximum)
   float* context;        // dv rows, made up to a multiple of 16: Σ 2^(s - maximum) · v
-  bool fresh = true;     // nothing was added to the context, and it holds anything
+  bool fresh = true;     // nothing was added to the context yet, which may hold any numbers
 };
 
 inline void clear(const Running& run) {
@@ -70,7 +70,7 @@ inline void softmax_tile(float* s, std::int64_t keys, float factor, const Runnin
   }
 }
 
-// Before the first sums, so that it is in L1 while they are added, and at the end, where there were none.
+// Clears the context before its first sums, so that it is in L1 while they are added; at the end, if there were none.
 inline void begin_context(Running& run, std::int64_t rows) {
   if (!run.fresh) return;
   for (std::int64_t i = 0; i < rows * kColumns; i += kLanes) store(run.context + i, splat(0.f));
