@@ -74,7 +74,7 @@ TEST_F(TrainTest, LayersThatKeepAState) {
     EXPECT_THAT(wrong.err, HasSubstr("gated-delta:3,softmax:1"));
   }
   refused(flags + "--mixer gated-delta:3,softmax:2 --out x.safetensors", 2,
-          {"[--mixer] expected a mixer for each of the 4 --layers", "found 5 in gated-delta:3,softmax:2"});
+          {"[--mixer] expected mixers for at most 4 layers, as --layers has", "found 5 in gated-delta:3,softmax:2"});
   refused(flags + "--mixer softmax:5 --out x.safetensors", 2, {"[--mixer]", "found 5 in softmax:5"});
   const Ran llama = run("attn train --text text.txt --family llama --mixer gated-delta --out x.safetensors");
   EXPECT_EQ(llama.status, 2);

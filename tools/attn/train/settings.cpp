@@ -25,7 +25,7 @@ void each_setting(Settings& s, F&& f) {
   f("--batch", s.train.batch, "The number of texts in a step, each of --context tokens.");
   f("--lr", s.train.lr, "The highest learning rate.");
   f("--min-lr", s.train.min_lr,
-    "What the learning rate falls to behind --warmup, along half a cosine that ends one step after the last, as "
+    "What the learning rate falls to after --warmup, along half a cosine that ends one step after the last, as "
     "PyTorch's CosineAnnealingLR.");
   f("--warmup", s.train.warmup, "The number of steps over which the learning rate rises.");
   f("--weight-decay", s.train.optimizer.weight_decay, "The weight decay of matrices.");
@@ -96,7 +96,7 @@ std::vector<Mixer> parse_mixers(const std::string& text, std::optional<std::int6
     all.insert(all.end(), count, name == "softmax" ? Mixer::softmax : Mixer::gated_delta);
   }
   if (layers && std::ssize(all) > *layers) {
-    refuse("--mixer", formatted("a mixer for each of the {} --layers, and none beyond them", *layers),
+    refuse("--mixer", formatted("mixers for at most {} layers, as --layers has", *layers),
            formatted("{} in {}", all.size(), text));
   }
   if (std::ranges::count(all, Mixer::softmax) == std::ssize(all)) all.clear();
