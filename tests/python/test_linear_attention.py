@@ -306,6 +306,27 @@ def test_the_functions_of_transformers(torch, family, tokens):
             assert (got - want).abs().max() <= limit * max(1, want.abs().max()), i
 
 
+@pytest.mark.parametrize("family", FUNCTIONS)
+@pytest.mark.parametrize("strength", [5, 20])
+def test_strong_decays_have_the_gradients_of_transformers(torch, family, strength):
+    """Of their own size, which is exp(decay) of others: token by token, as nothing cancels there."""
+    pytest.importorskip("transformers")
+    import importlib
+
+    model = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    kimi = family == "kimi_linear"
+    given = tensors(torch, torch.float32, hq=4 if kimi else 2, hk=4 if kimi else 2, hv=4, t=70, by_channel=kimi)
+    state = given.pop("initial_state")
+    given["decay"] = (given["decay"].detach() * 0.2 - 0.8) * strength
+    qkvgb = [x.detach().transpose(1, 2).contiguous().requires_grad_() for x in given.values()]
+    weights = torch.randn(qkvgb[2].shape, generator=torch.Generator().manual_seed(0))
+    found = []
+    for f in (getattr(model, FUNCTIONS[family][1]), attn.torch.gated_delta_rule):
+        output, _ = f(*qkvgb, initial_state=state, output_final_state=True, use_qk_l2norm_in_kernel=True)
+        found.append(torch.autograd.grad((output * weights).sum(), qkvgb[3])[0])
+    assert (found[1] - found[0]).abs().max() <= 1e-5 * found[0].abs().max()
+
+
 def test_packed_sequences_are_alone_in_the_delta_rule(torch):
     given = tensors(torch, torch.float32, t=14)
     state = given.pop("initial_state")

@@ -47,7 +47,7 @@ std::vector<std::string> texts_of(const EmbedFlags& flags) {
   return texts;
 }
 
-// Of rows, whose numbers follow each other: there are as many calls as pairs of texts.
+// Takes rows whose numbers follow each other, as it is called for each pair of texts.
 double cosine(const Tensor& a, const Tensor& b) {
   double product = 0, of_a = 0, of_b = 0;
   const float *one = a.data<float>(), *other = b.data<float>();
