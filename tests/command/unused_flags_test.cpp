@@ -79,6 +79,7 @@ TEST_F(UnusedFlags, AreRefusedByName) {
            {"attn bench --explain --repeats 3", "--repeats"},
            {"attn bench --explain --plain 3", "--plain"},
            {"attn train --text text.txt --out n.safetensors --rng mkl", "--rng"},
+           {"attn train --text text.txt --out n.safetensors --dropout 0 --rng mkl", "--rng"},
            {"attn train --text text.txt --out n.safetensors --keep-weights", "--keep-weights"},
            {"attn train --text text.txt --out n.safetensors --scheme ring", "--scheme"},
            {"attn train --text - - --out n.safetensors <text.txt", "--text"},

@@ -182,6 +182,7 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
     }
     if (gpt2) refuse_given(verb, {"--kv-heads"}, "a --family whose heads share keys");
     if (!gpt2) refuse_given(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
+    if (verb.given("--rng") && sizes.dropout == 0) refuse("--rng", "a --dropout above 0, which it draws", "0");
     sizes.vocab_size = tokenizer.vocab_size();
     if (settings.family == "olmo_hybrid" && sizes.layers == 1) {
       refuse("--layers", "at least 2 for olmo_hybrid, which has layers of two kinds", "1");
@@ -263,7 +264,7 @@ void require_equal_ranks(const Training& training) {
   require_alike(ranks.transport, "the tokens of --text", training.text.fingerprint());
   require_alike(ranks.transport, "the step", std::to_string(training.trainer.steps_done()));
   require_alike(ranks.transport, "the instruction set (ATTN_FORCE_ISA chooses one)", kernels::active().isa);
-  require_alike(ranks.transport, "the model and its settings", training.fingerprint);
+  require_alike(ranks.transport, "the model, its settings and its state", training.fingerprint);
 }
 
 // Why a run ends before its last step. Ranks agree, so that all end with the same one.
