@@ -1,4 +1,8 @@
 // attn train on ranks that mpirun starts: the bits of one process, resumed on other ranks, and what goes wrong.
+#include "attn/train.hpp"
+
+#include <algorithm>
+
 #include "ranks/ranks.hpp"
 
 namespace attn::test {
@@ -78,8 +82,23 @@ TEST_F(OverRanks, RanksWithOtherConfigsAreTold) {
   fails(on(2,
            "cd $rank && attn train --config config.json --text ../text.txt --context 16 --batch 4 --steps 2 "
            "--out ../m.safetensors"),
-        2, "rank 1 of 2: [ranks] expected the model and its settings of rank 0");
+        2, "rank 1 of 2: [ranks] expected the model, its settings and its state of rank 0");
   EXPECT_FALSE(std::filesystem::exists(path("m.safetensors")));
+}
+
+// Weights alone do not say how a run goes on.
+TEST_F(OverRanks, RanksWithOtherStatesOfTheOptimizerAreTold) {
+  std::filesystem::create_directory(path("0")), std::filesystem::create_directory(path("1"));
+  out_of(train("0/m.safetensors --until 2"));
+  TrainCheckpoint other = TrainCheckpoint::load(path("0/m.training.safetensors"));
+  Tensor& mean = std::find_if(other.optimizer.begin(), other.optimizer.end(), [](const auto& one) {
+                   return one.first.starts_with("exp_avg.");
+                 })->second;
+  mean = mean.clone();
+  mean.data<float>()[0] += 1;
+  other.save(path("1/m.training.safetensors"));
+  fails(on(2, "cd $rank && attn train --text ../text.txt --out m.safetensors --resume"), 2,
+        "rank 1 of 2: [ranks] expected the model, its settings and its state of rank 0");
 }
 
 TEST_F(OverRanks, AModelThatIsThereIsKept) {

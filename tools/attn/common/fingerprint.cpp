@@ -49,4 +49,10 @@ std::string fingerprint(std::span<Parameter* const> parameters, std::string_view
   return formatted("{:016x}", hash.value());
 }
 
+std::string fingerprint(const StateDict& tensors) {
+  Hash hash;
+  for (const auto& [name, tensor] : tensors) hash.add(name), hash.add(tensor);
+  return formatted("{:016x}", hash.value());
+}
+
 }  // namespace attn::tool

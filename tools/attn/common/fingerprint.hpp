@@ -9,7 +9,8 @@
 
 namespace attn::tool {
 
-// It depends on names, shapes, dtypes and every bit of the parameters, and on a text: 16 hexadecimal digits.
+// 16 hexadecimal digits, which depend on names, shapes, dtypes and every bit of the tensors, and on a text.
 std::string fingerprint(std::span<Parameter* const> parameters, std::string_view text = {});
+std::string fingerprint(const StateDict& tensors);
 
 }  // namespace attn::tool

@@ -54,10 +54,14 @@ const Tokenizer& same_tokenizer(const Tokenizer& tokenizer, const TrainSettings&
               "give the --tokenizer of the run");
 }
 
-// Ranks compare by this all that decides their numbers and is read from files: weights, and what they mean.
-std::string fingerprint_of(LanguageModel& model, const TrainSettings& settings, const TrainRanks& ranks) {
+// Ranks compare by this all that decides their numbers and is read from files: weights, what they mean, and the state
+// that a checkpoint has besides.
+std::string fingerprint_of(LanguageModel& model, const TrainSettings& settings, const TrainRanks& ranks,
+                           const TrainCheckpoint& from = {}) {
   if (ranks.size() == 1) return "";
-  return fingerprint(model.parameters(), to_json(settings).dump() + model.config().json);
+  StateDict state = from.optimizer;
+  state.emplace("generator", from.generator);
+  return fingerprint(model.parameters(), to_json(settings).dump() + model.config().json + fingerprint(state));
 }
 
 }  // namespace
@@ -90,7 +94,7 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
       text(text_of(texts, same_tokenizer(tokenizer, settings, from.source), settings)),
       model(finite(model_of(from, settings.model, rng), from.source)),
       unit(unit_of(tokenizer)),
-      fingerprint(fingerprint_of(model, settings, ranks)),
+      fingerprint(fingerprint_of(model, settings, ranks, from)),
       trainer(model, rng, text, from, ranks) {}
 
 TrainCheckpoint Training::checkpoint() const {
