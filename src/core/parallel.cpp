@@ -25,39 +25,26 @@ namespace {
 constexpr std::size_t kLargePage = std::size_t{1} << 21, kMostKept = std::size_t{256} << 20;
 constexpr double kSerialBelow = 2e5;  // operations: some 2 µs of work, what waking the threads costs
 
-struct AlignedDelete {
-  void operator()(void* p) const { ::operator delete (p, std::align_val_t{kLargePage}); }
-};
-
-// A thread's scratch, kept from call to call: fresh pages would cost more than a small call's work.
+// A thread's scratch, kept from call to call: fresh pages would cost more than a small call's work. It has no
+// destructor, since a call may come after the thread's variables are gone: see AtThreadEnd.
 class Scratch {
  public:
-  void* reserve(std::size_t bytes) {
-    if (bytes > bytes_) {
-      memory_.reset();
-      bytes_ = 0;
-      const std::size_t whole = bytes < kLargePage / 2 ? bytes : (bytes + kLargePage - 1) / kLargePage * kLargePage;
-      memory_.reset(
-          ::operator new (whole, std::align_val_t{kLargePage}, std::nothrow));  // sanitizers abort in the other
-      if (!memory_) throw OutOfMemory(whole, "a thread's share of the work");
-#if defined(__linux__)
-      if (whole >= kLargePage) madvise(memory_.get(), whole, MADV_HUGEPAGE);
-#endif
-      bytes_ = whole;
-    }
-    return memory_.get();
+  void* reserve(std::size_t bytes);
+  void give_back() noexcept {
+    ::operator delete (std::exchange(memory_, nullptr), std::align_val_t{kLargePage});
+    bytes_ = 0;
   }
 
  private:
-  std::unique_ptr<void, AlignedDelete> memory_;
+  void* memory_ = nullptr;
   std::size_t bytes_ = 0;
 };
 
-thread_local Scratch own_scratch, shared_scratch;
-thread_local bool shared_is_lent = false;
+constinit thread_local Scratch own_scratch, shared_scratch;
+constinit thread_local bool shared_is_lent = false;
 
 #if defined(_OPENMP)
-thread_local std::unique_ptr<Team> own_team;
+constinit thread_local Team* own_team = nullptr;
 thread_local bool in_team = false;
 #if defined(ATTN_STD_THREADS)
 thread_local int teams_wanted =
@@ -66,6 +53,9 @@ thread_local int teams_wanted =
 thread_local int teams_wanted = 0;
 #endif
 
+void end_team() { delete std::exchange(own_team, nullptr); }
+void give_back_at_thread_end();
+
 template <class F>
 void on_threads(int count, F&& body) {
   if (teams_wanted > 0) {
@@ -73,7 +63,8 @@ void on_threads(int count, F&& body) {
       // OpenMP's threads go on looking for work for some 5 ms after a call, as of a model's loading, and the team needs
       // their cores at once. They begin anew with OpenMP's next call.
       omp_pause_resource_all(omp_pause_soft);
-      own_team = std::make_unique<Team>();
+      give_back_at_thread_end();
+      own_team = new Team;
     }
     own_team->run(count, [&body] {
       in_team = true;
@@ -94,7 +85,7 @@ bool nested() { return in_team || omp_in_parallel() != 0; }
 // for ever. So both end before: parent and child start others with their next call. Inside a parallel region they stay,
 // and the child has one thread.
 void end_teams() {
-  if (!in_team) own_team.reset();
+  if (!in_team) end_team();
   omp_pause_resource_all(omp_pause_soft);
 }
 
@@ -110,7 +101,35 @@ void on_threads(int, F&& body) {
 bool nested() { return false; }
 int most_threads() { return 1; }
 void want_teams(int) {}
+void end_team() {}
 #endif
+
+// Gives back what a thread has kept. Calls that come later, from destructors of statics, which run after this one at
+// the end of the main thread, or from exit handlers, find nothing kept and begin anew; what they keep goes with the
+// process.
+struct AtThreadEnd {
+  ~AtThreadEnd() {
+    own_scratch.give_back();
+    shared_scratch.give_back();
+    end_team();
+  }
+};
+
+void give_back_at_thread_end() { static thread_local const AtThreadEnd at_end; }
+
+void* Scratch::reserve(std::size_t bytes) {
+  if (bytes <= bytes_) return memory_;
+  give_back();
+  give_back_at_thread_end();
+  const std::size_t whole = bytes < kLargePage / 2 ? bytes : (bytes + kLargePage - 1) / kLargePage * kLargePage;
+  memory_ = ::operator new (whole, std::align_val_t{kLargePage}, std::nothrow);  // sanitizers abort in the other
+  if (!memory_) throw OutOfMemory(whole, "a thread's share of the work");
+#if defined(__linux__)
+  if (whole >= kLargePage) madvise(memory_, whole, MADV_HUGEPAGE);
+#endif
+  bytes_ = whole;
+  return memory_;
+}
 
 }  // namespace
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "attn/error.hpp"
 #include "kernels/processor.hpp"
@@ -51,16 +50,15 @@ const Kernels& choose() {
 
 std::span<const Target> targets() {
 #if defined(__x86_64__)
-  static const std::vector<Target> all = [] {
-    std::vector<Target> units{{"scalar", &kernels_scalar, true},
-                              {"avx2", &kernels_avx2, has_avx2()},
-                              {"avx512", &kernels_avx512, has_avx512()},
-                              {"avx512bf16", &kernels_avx512bf16, has_avx512bf16()}};
+  static const std::array all {
+    Target{"scalar", &kernels_scalar, true}, Target{"avx2", &kernels_avx2, has_avx2()},
+        Target{"avx512", &kernels_avx512, has_avx512()}, Target{"avx512bf16", &kernels_avx512bf16, has_avx512bf16()},
 #if defined(ATTN_HAS_AMX)
-    units.push_back({"amx", &kernels_amx, has_amx_bf16()});
+        Target {
+      "amx", &kernels_amx, has_amx_bf16()
+    }
 #endif
-    return units;
-  }();
+  };
 #elif defined(__aarch64__)
   static const std::array<Target, 2> all{{{"scalar", &kernels_scalar, true}, {"neon", &kernels_neon, true}}};
 #else

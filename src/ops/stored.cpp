@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attn/error.hpp"
+#include "core/lasting.hpp"
 #include "core/rows.hpp"
 #include "ops/weights.hpp"
 
@@ -51,7 +52,8 @@ void store_bytes(Parameter& matrix) {
 }  // namespace
 
 void keep_blocks(Parameter& matrix, std::shared_ptr<const QuantizedMatrix> blocks) {
-  static const Tensor nothing = Tensor::zeros({1}, DType::i8);  // not a dtype of gradients, or of files
+  // Its dtype is none of gradients, or of files.
+  static const Tensor& nothing = lasting([] { return Tensor::zeros({1}, DType::i8); });
   matrix.value = nothing.expand({blocks->rows(), blocks->width()}), matrix.blocks = std::move(blocks);
 }
 

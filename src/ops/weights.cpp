@@ -4,13 +4,14 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "core/lasting.hpp"
 
 namespace attn {
 namespace {
 
 // One number for all: a path that forgets to ask gives NaN.
 const Tensor& nothing() {
-  static const Tensor one = Tensor::full({1}, std::numeric_limits<double>::quiet_NaN());
+  static const Tensor& one = lasting([] { return Tensor::full({1}, std::numeric_limits<double>::quiet_NaN()); });
   return one;
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "core/lasting.hpp"
+
 namespace attn::text {
 
 std::vector<std::uint32_t> numbers_of(std::string_view letters) {
@@ -33,12 +35,12 @@ std::uint32_t value_in_runs(std::span<const std::uint32_t> starts, std::uint32_t
 }
 
 std::span<const std::uint32_t> property_runs() {
-  static const auto starts = starts_of_runs(property_run_letters());
+  static const auto& starts = lasting([] { return starts_of_runs(property_run_letters()); });
   return starts;
 }
 
 std::span<const Lowered> lowered_runs() {
-  static const auto runs = [] {
+  static const auto& runs = lasting([] {
     const std::vector<std::uint32_t> numbers = numbers_of(lowered_letters());
     std::vector<Lowered> all;
     std::uint32_t at = 0;
@@ -49,7 +51,7 @@ std::span<const Lowered> lowered_runs() {
       all.push_back({first, at, numbers[i + 2], numbers[i + 3] % 2 == 1 ? -added : added});
     }
     return all;
-  }();
+  });
   return runs;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/lasting.hpp"
 #include "core/utf8.hpp"
 #include "text/classes.hpp"
 #include "text/nfc_data.hpp"
@@ -27,7 +28,7 @@ struct Letter {
 };
 
 std::uint8_t combining_class(std::uint32_t code) {
-  static const auto starts = starts_of_runs(combining_run_letters());
+  static const auto& starts = lasting([] { return starts_of_runs(combining_run_letters()); });
   return static_cast<std::uint8_t>(value_in_runs(starts, code));
 }
 
@@ -38,7 +39,7 @@ struct Decomposition {
 
 // In the order of their codes.
 const std::vector<Decomposition>& decompositions() {
-  static const auto all = [] {
+  static const auto& all = lasting([] {
     std::vector<Decomposition> found;
     std::uint32_t code = 0;
     const auto numbers = numbers_of(decomposition_letters());
@@ -48,7 +49,7 @@ const std::vector<Decomposition>& decompositions() {
       found.push_back({code, numbers[count + i], numbers[2 * count + i], numbers[i] % 2 == 1});
     }
     return found;
-  }();
+  });
   return all;
 }
 
@@ -85,12 +86,12 @@ std::uint32_t joined(std::uint32_t first, std::uint32_t second) {
   const bool open =
       first - kSyllables < kLeadCount * kVowelCount * kTrailCount && (first - kSyllables) % kTrailCount == 0;
   if (open && second > kTrails && second < kTrails + kTrailCount) return first + second - kTrails;
-  static const auto pairs = [] {
+  static const auto& pairs = lasting([] {
     std::vector<Decomposition> found;
     std::ranges::copy_if(decompositions(), std::back_inserter(found), &Decomposition::joined);
     std::ranges::sort(found, {}, [](const auto& d) { return std::pair(d.first, d.second); });
     return found;
-  }();
+  });
   const auto at = std::ranges::lower_bound(pairs, std::pair(first, second), {},
                                            [](const auto& d) { return std::pair(d.first, d.second); });
   return at != pairs.end() && at->first == first && at->second == second ? at->code : 0;

@@ -1,6 +1,7 @@
 #include "text/pieces.hpp"
 
 #include "attn/tokenizer.hpp"
+#include "core/lasting.hpp"
 #include "text/description.hpp"
 #include "text/normalize.hpp"
 
@@ -72,7 +73,7 @@ void Cutter::cut(std::string_view text, bool at_start, std::size_t step, const T
 }  // namespace text
 
 std::vector<std::string_view> gpt2_pieces(std::string_view text) {
-  static const text::Splitter gpt2 = text::split_at(text::kGpt2Pattern);
+  static const text::Splitter& gpt2 = lasting([] { return text::split_at(text::kGpt2Pattern); });
   std::vector<std::string_view> pieces;
   text::Cutter(std::span(&gpt2, 1)).cut(text, true, [&](std::string_view piece) { pieces.push_back(piece); });
   return pieces;

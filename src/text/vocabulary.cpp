@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/lasting.hpp"
 #include "core/order.hpp"
 #include "core/utf8.hpp"
 #include "text/normalize.hpp"
@@ -244,12 +245,12 @@ std::optional<Id> Vocabulary::find(std::string_view content) const { return look
 
 std::optional<Id> Vocabulary::find_piece(std::string_view piece) const {
   if (!byte_level_) return look_up(piece, model_by_content_, contents_);
-  static const auto letters = [] {
+  static const auto& letters = lasting([] {
     std::array<std::string, 256> table;
     for (int byte = 0; byte < 256; ++byte)
       table[static_cast<std::size_t>(byte)] = letter_of(static_cast<std::uint8_t>(byte));
     return table;
-  }();
+  });
   std::string content;
   for (const char byte : piece) content.append(letters[static_cast<std::uint8_t>(byte)]);
   return look_up(content, model_by_content_, contents_);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "attn/error.hpp"
+#include "core/lasting.hpp"
 #include "core/utf8.hpp"
 #include "text/classes.hpp"
 #include "text/normalize.hpp"
@@ -81,7 +82,7 @@ void make_unit(Direction& v) {
 
 // The lists that a word is on, a bit each.
 std::uint32_t listed(const std::string& word) {
-  static const std::unordered_map<std::string, std::uint32_t> lists = [] {
+  static const auto& lists = lasting([] {
     std::unordered_map<std::string, std::uint32_t> all;
     for (std::size_t k = 0; k < kLists.size(); ++k) {
       for (std::string_view rest = kLists[k]; !rest.empty();) {
@@ -91,7 +92,7 @@ std::uint32_t listed(const std::string& word) {
       }
     }
     return all;
-  }();
+  });
   const auto found = lists.find(word);
   return found == lists.end() ? 0 : found->second;
 }
