@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "attn/error.hpp"
+#include "core/decimal.hpp"
 #include "distributed/block.hpp"
 
 namespace attn::distributed {
@@ -189,8 +190,8 @@ void check_costs(const Options& o) {
   const Costs& c = o.costs;
   if (!speed(c.bytes_per_second) || !speed(c.flops_per_second) || !(c.latency >= 0 && std::isfinite(c.latency))) {
     fail("finite costs: bytes and flops per second above 0, and a latency of at least 0",
-         std::to_string(c.bytes_per_second) + ", " + std::to_string(c.flops_per_second) + " and " +
-             std::to_string(c.latency));
+         shortest_decimal(c.bytes_per_second) + ", " + shortest_decimal(c.flops_per_second) + " and " +
+             shortest_decimal(c.latency));
   }
   if (o.most_bytes < 0) fail("most_bytes of at least 0", std::to_string(o.most_bytes));
 }

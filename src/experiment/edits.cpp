@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attn/error.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "experiment/measures.hpp"
 #include "lm/editor.hpp"
@@ -29,7 +30,7 @@ std::string layer_text(std::int64_t layer) {
 // The change that multiplies by a factor, which float32 must be able to hold.
 auto scaling(double factor) {
   if (!std::isfinite(static_cast<float>(factor))) {
-    throw Error(Error::Kind::argument, kOp, "a factor within float32's range", std::to_string(factor));
+    throw Error(Error::Kind::argument, kOp, "a factor within float32's range", shortest_decimal(factor));
   }
   return [factor](const Tensor& x, const Seen&) {
     Tensor y = x.clone();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "lm/editor.hpp"
 #include "lm/head.hpp"
@@ -33,7 +34,7 @@ LanguageModelConfig checked(LanguageModelConfig c) {
   for (const double cap : {c.attention_softcap, c.logits_softcap}) {
     if (cap == 0 || (cap >= 0x1p-64 && cap <= 0x1p64)) continue;  // float32 divides by it
     throw Error(Error::Kind::argument, kLanguageModel, "softcaps of 0 (none), or from 2^-64 to 2^64",
-                std::to_string(cap));
+                shortest_decimal(cap));
   }
   require_finite(kLanguageModel, "embedding_scale", static_cast<float>(c.embedding_scale));
   require_finite(kLanguageModel, "residual_scale", static_cast<float>(c.residual_scale));

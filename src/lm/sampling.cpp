@@ -32,7 +32,7 @@ std::vector<Candidate> all_tokens(const Tensor& logits) {
     largest = std::max(largest, values[i]);
   }
   if (std::isinf(largest)) {
-    throw Error(Error::Kind::data, "sample", "a largest logit that is finite", std::to_string(largest));
+    throw Error(Error::Kind::data, "sample", "a largest logit that is finite", shortest_decimal(largest));
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include "attn/feed_forward.hpp"
 #include "attn/modules.hpp"
 #include "attn/reference.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
@@ -58,7 +59,7 @@ ModuleConfig checked(ModuleConfig c) {
   require_positive(kOp, "head_dim", c.head_dim);
   check_heads(c);
   if (!(c.dropout >= 0 && c.dropout <= 1)) {
-    throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", std::to_string(c.dropout));
+    throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", shortest_decimal(c.dropout));
   }
   if (c.scale) require_finite(kOp, "scale", *c.scale);
   require_finite(kOp, "softcap", c.softcap, 0);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/reference.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
@@ -38,7 +39,7 @@ ModuleConfig checked(ModuleConfig c, const LatentSizes& s) {
     require(size < most, "sizes below 2^30", std::string(what) + " = " + std::to_string(size));
   }
   require(c.context_length >= 0, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
-  require(c.dropout >= 0 && c.dropout <= 1, "dropout in [0, 1]", std::to_string(c.dropout));
+  require(c.dropout >= 0 && c.dropout <= 1, "dropout in [0, 1]", shortest_decimal(c.dropout));
   require(c.kv_heads == 0 || c.kv_heads == c.num_heads, "as many key heads as heads", std::to_string(c.kv_heads));
   require(c.head_dim == 0 || c.head_dim == s.key(), "head_dim = plain + rotary, or 0", std::to_string(c.head_dim));
   const bool others = c.window != 0 || c.softcap != 0 || c.sinks || c.output_gate || !c.out_proj ||

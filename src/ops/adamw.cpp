@@ -90,11 +90,11 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
 
 void AdamW::step(double rate, double grad_factor) {
   if (!std::isfinite(grad_factor)) {
-    throw Error(Error::Kind::argument, kAdamW, "a finite grad_factor", std::to_string(grad_factor),
+    throw Error(Error::Kind::argument, kAdamW, "a finite grad_factor", shortest_decimal(grad_factor),
                 "leave out a step whose gradient_norm() is not finite, or stop");
   }
   if (!(rate >= 0 && std::isfinite(rate))) {
-    throw Error(Error::Kind::argument, kAdamW, "a finite learning rate of at least 0", std::to_string(rate));
+    throw Error(Error::Kind::argument, kAdamW, "a finite learning rate of at least 0", shortest_decimal(rate));
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) require_as_made(*parameters_[i], mean_[i]);
   ++steps_;
@@ -178,10 +178,10 @@ double gradient_norm(std::span<Parameter* const> parameters) {
 
 double clip_factor(double norm, double limit) {
   if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
-  if (norm < 0) throw Error(Error::Kind::argument, "clip_factor", "a norm of at least 0", std::to_string(norm));
+  if (norm < 0) throw Error(Error::Kind::argument, "clip_factor", "a norm of at least 0", shortest_decimal(norm));
   if (!(limit >= 0))
     throw Error(Error::Kind::argument, "clip_factor", "a limit of the norm above 0, or 0 for none",
-                std::to_string(limit));
+                shortest_decimal(limit));
   if (limit == 0) return 1;
   return std::min(1.0, limit / (norm + 1e-6));
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "ops/input.hpp"
 #include "ops/sequence.hpp"
@@ -25,7 +26,7 @@ Tensor kept(const Tensor& x, const Tensor& keep, double p) {
 }  // namespace
 
 Dropout::Dropout(double p, const Generator& rng) : p_(p), rng_(rng) {
-  if (!(p >= 0 && p <= 1)) throw Error(Error::Kind::argument, "Dropout", "p in [0, 1]", std::to_string(p));
+  if (!(p >= 0 && p <= 1)) throw Error(Error::Kind::argument, "Dropout", "p in [0, 1]", shortest_decimal(p));
 }
 
 Tensor Dropout::forward(const Tensor& x, Trace*) {

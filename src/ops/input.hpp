@@ -8,6 +8,7 @@
 
 #include "attn/error.hpp"
 #include "attn/module.hpp"
+#include "core/decimal.hpp"
 
 namespace attn {
 
@@ -37,14 +38,14 @@ inline void require_positive(const char* op, const char* what, std::int64_t valu
 // A factor or a softcap: finite, and not below `least`.
 inline void require_finite(const char* op, const char* what, double value, double least = -HUGE_VAL) {
   if (std::isfinite(value) && value >= least) return;
-  const std::string from = std::isinf(least) ? "" : " of at least " + std::to_string(least);
-  throw Error(Error::Kind::argument, op, "a finite " + std::string(what) + from, std::to_string(value));
+  const std::string from = std::isinf(least) ? "" : " of at least " + shortest_decimal(least);
+  throw Error(Error::Kind::argument, op, "a finite " + std::string(what) + from, shortest_decimal(value));
 }
 
 // A norm adds it in float32, where a smaller one would be nothing, and make NaN of a row of zeros.
 inline void require_epsilon(const char* op, double epsilon) {
   if (epsilon >= 0x1p-126 && epsilon < 0x1p127) return;
-  throw Error(Error::Kind::argument, op, "a finite epsilon > 0, of at least 2^-126", std::to_string(epsilon));
+  throw Error(Error::Kind::argument, op, "a finite epsilon > 0, of at least 2^-126", shortest_decimal(epsilon));
 }
 
 // For `tokens` that follow those `held` in a cache; longest = 0 takes any.

@@ -1,6 +1,7 @@
 // PyTorch's CPU generator: mt19937 and the ways in which rand, randn, randint and bernoulli draw from it.
 #include <bit>
 #include <cmath>
+#include <locale>
 #include <numbers>
 #include <optional>
 #include <random>
@@ -11,6 +12,7 @@
 
 #include "attn/error.hpp"
 #include "attn/random.hpp"
+#include "core/decimal.hpp"
 #include "random/mcg31.hpp"
 
 namespace attn {
@@ -64,9 +66,20 @@ void Generator::manual_seed(std::uint64_t seed) {
 
 DropoutFlavour Generator::flavour() const noexcept { return state_->flavour; }
 
+namespace {
+
+// A program's locale may group digits by blanks, which would join numbers that blanks separate.
+std::stringstream plain_text() {
+  std::stringstream text;
+  text.imbue(std::locale::classic());
+  return text;
+}
+
+}  // namespace
+
 // The engine as the standard writes it, in decimal numbers; then whether a normal is kept, and its bits.
 Tensor Generator::state() const {
-  std::stringstream text;
+  std::stringstream text = plain_text();
   text << state_->engine;
   std::vector<std::int64_t> all;
   for (std::int64_t word = 0; text >> word;) all.push_back(word);
@@ -84,7 +97,7 @@ void Generator::set_state(const Tensor& state) {
   if (words.numel() != this->state().numel()) throw fail(std::to_string(words.numel()) + " numbers");
   const auto* word = words.data<std::int64_t>();
   const std::int64_t count = words.numel() - 2;
-  std::stringstream text;
+  std::stringstream text = plain_text();
   for (std::int64_t i = 0; i < count; ++i) {
     // Reading "-1" into an unsigned number does not fail.
     if (word[i] < 0 || word[i] > 0xffffffff) throw fail("a number past 32 bits");
@@ -109,7 +122,7 @@ Tensor Generator::rand(const Shape& shape) { return uniform(shape, 0, 1); }
 Tensor Generator::uniform(const Shape& shape, double low, double high) {
   if (!(low <= high) || !std::isfinite(static_cast<float>(high) - static_cast<float>(low))) {
     throw Error(Error::Kind::argument, "uniform", "low <= high, which float32 holds, as their difference",
-                std::to_string(low) + " and " + std::to_string(high));
+                shortest_decimal(low) + " and " + shortest_decimal(high));
   }
   const auto from = static_cast<float>(low), range = static_cast<float>(high) - from;
   Tensor result = Tensor::empty(shape);
@@ -164,7 +177,7 @@ Tensor Generator::randint(std::int64_t low, std::int64_t high, const Shape& shap
 
 Tensor Generator::dropout_keep(const Shape& shape, double p) {
   if (!(p >= 0 && p <= 1)) {
-    throw Error(Error::Kind::argument, "dropout", "a probability in [0, 1]", std::to_string(p));
+    throw Error(Error::Kind::argument, "dropout", "a probability in [0, 1]", shortest_decimal(p));
   }
   if (p == 0 || p == 1) return Tensor::full(shape, p == 0 ? 1 : 0, DType::boolean);
   if (state_->flavour == DropoutFlavour::philox) return philox_keep(shape, p, next_u64());

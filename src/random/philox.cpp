@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/random.hpp"
+#include "core/decimal.hpp"
 #include "core/parallel.hpp"
 
 namespace attn {
@@ -16,7 +17,7 @@ Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) { return phi
 Tensor philox_keep(const Shape& shape, double p, std::uint64_t key, const PhiloxStart& start) {
   if (shape.size() != 4) throw Error(Error::Kind::shape, "philox_keep", "(b, h, tq, tk)", shape.str());
   if (!(p >= 0 && p <= 1)) {
-    throw Error(Error::Kind::argument, "philox_keep", "a probability in [0, 1]", std::to_string(p));
+    throw Error(Error::Kind::argument, "philox_keep", "a probability in [0, 1]", shortest_decimal(p));
   }
   for (const std::int64_t first : {start.batch, start.query, start.key, start.head}) {
     if (first >= 0 && first <= std::int64_t{1} << 31) continue;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "core/decimal.hpp"
 
 namespace attn::recurrence {
 namespace {
@@ -114,7 +115,8 @@ Sizes validate(const char* op, const Tensor& q, const Tensor& k, const Tensor& v
   Sizes s = check_inputs(check, q, k, v);
   const double size = std::fabs(options.scale.value_or(1));
   if (size != 0 && !(size >= 0x1p-100 && size <= 0x1p100))  // float32 takes 2^-127 for 0, and 2^128 for infinite
-    check.fail(Kind::argument, "a finite scale of 0, or of magnitude from 2^-100 to 2^100", std::to_string(size));
+    check.fail(Kind::argument, "a finite scale of 0, or of magnitude from 2^-100 to 2^100",
+               shortest_decimal(*options.scale));
   check_sequences(check, options, s);
   if (options.decay.defined()) {
     check.floating(options.decay, "decay");

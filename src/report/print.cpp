@@ -3,9 +3,10 @@
 #include "attn/print.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -48,8 +49,8 @@ std::string print_double(double value, Style::Mode mode, int precision) {
   if (std::isnan(value)) return "nan";  // printf shows its sign
   char text[std::numeric_limits<double>::max_exponent10 + kMaxPrecision + 8];
   const int digits = mode == Style::Mode::integral ? 0 : precision;
-  const int length = std::snprintf(text, sizeof text, mode == Style::Mode::scientific ? "%.*e" : "%.*f", digits, value);
-  return std::string(text, static_cast<std::size_t>(length));
+  const auto form = mode == Style::Mode::scientific ? std::chars_format::scientific : std::chars_format::fixed;
+  return {text, std::to_chars(text, text + sizeof text, value, form, digits).ptr};
 }
 
 Style choose_style(const std::vector<double>& shown, int precision) {

@@ -18,7 +18,7 @@ constexpr const char* kFrequencies = "rotary_frequencies";
 }
 
 double positive(const char* what, double value) {
-  if (!(value > 0) || !std::isfinite(value)) refuse(std::string(what) + " above 0", std::to_string(value));
+  if (!(value > 0) || !std::isfinite(value)) refuse(std::string(what) + " above 0", shortest_decimal(value));
   return value;
 }
 
@@ -107,7 +107,7 @@ RotaryFrequencies llama3(const RopeConfig& c) {
   const double original = original_length(c);
   const double low = positive("low_freq_factor", c.low_freq_factor);
   const double high = positive("high_freq_factor", c.high_freq_factor);
-  if (low == high) refuse("high_freq_factor above low_freq_factor", "both " + std::to_string(low));
+  if (low == high) refuse("high_freq_factor above low_freq_factor", "both " + shortest_decimal(low));
   const auto factor = static_cast<float>(given_factor(c)), longest = static_cast<float>(original / low),
              shortest = static_cast<float>(original / high);
   std::vector<float> rates = standard(c.theta, c.rotary_dim());
@@ -168,7 +168,7 @@ std::int64_t RopeConfig::rotary_dim() const {
   const double size = static_cast<double>(head_dim) * partial_rotary_factor;
   if (!(size >= 2 && size <= static_cast<double>(head_dim))) {
     refuse("rotary_dim = head_dim · partial_rotary_factor from 2 to head_dim = " + std::to_string(head_dim),
-           std::to_string(size));
+           shortest_decimal(size));
   }
   const auto dim = static_cast<std::int64_t>(size);
   if (dim % 2 != 0) refuse("an even rotary_dim = head_dim · partial_rotary_factor", std::to_string(dim));

@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/rotary.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 
 namespace attn {
@@ -16,12 +17,12 @@ constexpr const char* kTable = "rotary";
 void check(const RotaryFrequencies& f, std::int64_t last) {
   if (f.inv_freq.empty()) throw Error(Error::Kind::argument, kTable, "a frequency for each pair", "none");
   if (!std::isfinite(static_cast<float>(f.attention_factor))) {
-    throw Error(Error::Kind::argument, kTable, "a finite attention_factor", std::to_string(f.attention_factor));
+    throw Error(Error::Kind::argument, kTable, "a finite attention_factor", shortest_decimal(f.attention_factor));
   }
   for (const float rate : f.inv_freq) {
     if (std::isfinite(static_cast<float>(last) * rate)) continue;
     throw Error(Error::Kind::argument, kTable, "finite frequencies, and angles in float32's range",
-                std::to_string(rate) + " radians a token, at position " + std::to_string(last));
+                shortest_decimal(rate) + " radians a token, at position " + std::to_string(last));
   }
 }
 

@@ -1,3 +1,5 @@
+#include <locale>
+
 #include "../../src/random/mcg31.hpp"
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
@@ -259,6 +261,28 @@ TEST(Generator, AStateContinuesTheStream) {
   wide.data<std::int64_t>()[5] = std::int64_t{1} << 32;
   EXPECT_THROW(rng.set_state(wide), Error) << "a word past 32 bits";
   EXPECT_EQ(rng.next_u32(), same.next_u32()) << "a refused state changes nothing";
+}
+
+// Digits by groups of three, with a blank between them, as in French.
+struct Blanks : std::numpunct<char> {
+  char do_thousands_sep() const override { return ' '; }
+  std::string do_grouping() const override { return "\3"; }
+};
+
+TEST(Generator, AStateDoesNotDependOnTheLocale) {
+  Generator rng(7), other(1);
+  const Tensor expected = rng.state();
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Blanks));
+  const Tensor state = rng.state();
+  other.set_state(expected);
+  std::locale::global(before);
+  EXPECT_EQ(values(state), values(expected));
+  EXPECT_EQ(other.next_u32(), rng.next_u32());
+}
+
+TEST(Generator, SmallNumbersOutsideARangeAreToldAsTheyAre) {
+  expect_error(Kind::argument, {"found -1e-09"}, [] { Generator(1).dropout_keep({2}, -1e-9); });
+  expect_error(Kind::argument, {"found 3e+38 and 1.5"}, [] { Generator(1).uniform({2}, 3e38, 1.5); });
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <clocale>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -97,6 +100,20 @@ TEST(Print, StreamsTakeTensorsAndShapes) {
   std::ostringstream out;
   out << x << " of " << x.shape();
   EXPECT_EQ(out.str(), "tensor([[ 1.0000,  2.5000],\n        [-3.0000,  4.0000]]) of (2, 2)");  // print() in PyTorch
+}
+
+// A program may have set a locale with a decimal comma; one is made here, since a system may have none.
+TEST(Print, ALocaleDoesNotMatter) {
+  const std::string folder = testing::TempDir() + "/attn_locale";
+  const std::string make = "mkdir -p " + folder + " && localedef -i de_DE -f UTF-8 " + folder + "/de_DE.UTF-8";
+  setenv("LOCPATH", folder.c_str(), 1);
+  const bool there = std::system((make + " 2> /dev/null").c_str()) == 0 && std::setlocale(LC_NUMERIC, "de_DE.UTF-8");
+  unsetenv("LOCPATH");
+  std::filesystem::remove_all(folder);
+  if (!there) GTEST_SKIP() << "localedef makes no locale here";
+  const std::string found = to_string(Tensor::of({1, 2.5})) + to_string(Tensor::of({1e-10F, 2.5}));
+  std::setlocale(LC_NUMERIC, "C");
+  EXPECT_EQ(found, "tensor([1.0000, 2.5000])tensor([1.0000e-10, 2.5000e+00])");
 }
 
 TEST(Print, StridesDoNotMatter) {
