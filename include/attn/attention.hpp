@@ -28,15 +28,15 @@ struct Mask {
   // Query i sees keys from centre - window_left to centre + window_right, where the centre is i (top_left) or
   // i + tk - tq (bottom_right); -1 = no limit on that side.
   std::int64_t window_left = -1, window_right = -1;
-  Tensor key_lengths;  // int64 (b): batch item b has this many keys, the rest is padding; tk is then this length
+  Tensor key_lengths = {};  // int64 (b): batch item b has this many keys, the rest is padding; tk is then this length
   // Packed sequences: int64 (n + 1) cumulative lengths, 0 first, as FlashAttention's cu_seqlens; b must be 1.
   // Sequence s is queries [query_starts[s], query_starts[s + 1]) and keys [key_starts[s], …); none sees another.
-  Tensor query_starts, key_starts;
-  Tensor keep;  // boolean, true = allowed, broadcastable to (b, h, tq, tk)
-  Tensor bias;  // floating, added to the scaled scores, broadcastable likewise; -inf forbids
+  Tensor query_starts = {}, key_starts = {};
+  Tensor keep = {};  // boolean, true = allowed, broadcastable to (b, h, tq, tk)
+  Tensor bias = {};  // floating, added to the scaled scores, broadcastable likewise; -inf forbids
   // Block-sparse: boolean, broadcastable to (b, h, ⌈tq / block_query⌉, ⌈tk / block_key⌉); query i sees key j if
   // [b, h, i / block_query, j / block_key] is true. A block that is not costs no time.
-  Tensor block_keep;
+  Tensor block_keep = {};
   std::int64_t block_query = 0, block_key = 0;
 
   static Mask none() { return {}; }
@@ -69,7 +69,8 @@ class Offset {
 
   bool given() const noexcept { return all_.has_value() || each_.defined(); }
   const Tensor& each() const noexcept { return each_; }  // undefined where one position is every item's
-  // The position of item b of a batch, and 0 where none was given.
+  // The position of item b of a batch, and 0 where none was given. Throws Error (argument) for an item that has none of
+  // its own where each has.
   std::int64_t of(std::int64_t b) const;
 
  private:

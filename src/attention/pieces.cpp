@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+
+#include "attn/error.hpp"
 
 namespace attn {
 namespace {
@@ -69,7 +72,14 @@ std::int64_t different_items(const Sizes& p, const Pieces& all) {
 
 }  // namespace
 
-std::int64_t Offset::of(std::int64_t b) const { return each_.defined() ? entry(each_, b) : all_.value_or(0); }
+std::int64_t Offset::of(std::int64_t b) const {
+  if (!each_.defined()) return all_.value_or(0);
+  if (each_.rank() != 1) throw Error(Error::Kind::shape, "Offset", "positions (b)", each_.shape().str());
+  if (b < 0 || b >= each_.numel())
+    throw Error(Error::Kind::argument, "Offset", "an item from 0 to " + std::to_string(each_.numel() - 1),
+                std::to_string(b));
+  return entry(each_, b);
+}
 
 Pieces pieces(const Sizes& p, const AttentionOptions& options, std::pmr::memory_resource* memory) {
   const Mask& mask = options.mask;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include "attention/relative_bias.hpp"
 #include "attn/error.hpp"
+#include "core/decimal.hpp"
 
 namespace attn {
 namespace {
@@ -46,7 +46,11 @@ void check_mask(const Mask& mask, const Sizes& p) {
   if (mask.bias.defined())
     check_cells(mask.bias, is_floating(mask.bias.dtype()), "mask.bias", "a floating dtype",
                 "use Mask::boolean for a mask of true and false", scores, p.scores_shape());
-  if (!mask.block_keep.defined()) return;
+  if (!mask.block_keep.defined()) {
+    if (mask.block_query != 0 || mask.block_key != 0)
+      fail(Kind::argument, "block_keep with block_query and block_key", "none");
+    return;
+  }
   if (!(mask.block_query >= 1 && mask.block_key >= 1))
     fail(Kind::argument, "block_query and block_key of at least 1",
          std::to_string(mask.block_query) + " and " + std::to_string(mask.block_key));
@@ -133,35 +137,30 @@ void check_weight_rows(const AttentionOptions& options, std::int64_t tq) {
   }
 }
 
-std::string text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", number);
-  return text;
-}
-
 // Queries are multiplied by scale, or by scale / softcap, in float32, where less than 2^-126 is 0.
 void check_scale(double scale, double softcap) {
   if (!std::isfinite(scale)) fail(Kind::argument, "a finite scale", "a scale that is not finite");
   const double size = std::fabs(scale);
   if (scale != 0 && (size < 0x1p-100 || size < softcap * 0x1p-110))
-    fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100 and softcap / 2^110", text(scale));
+    fail(Kind::argument, "a scale of 0, or of magnitude at least 2^-100 and softcap / 2^110", shortest_decimal(scale));
 }
 
 void check_numbers(const AttentionOptions& options, const Shape& scores) {
   if (options.softcap != 0 && !(options.softcap >= 0x1p-64 && options.softcap <= 0x1p64))  // float32 divides by it
-    fail(Kind::argument, "a softcap of 0 (none), or from 2^-64 to 2^64", text(options.softcap));
+    fail(Kind::argument, "a softcap of 0 (none), or from 2^-64 to 2^64", shortest_decimal(options.softcap));
   if (options.scale) check_scale(*options.scale, options.softcap);
   const ScoreFunction& score = options.score_function;
   if (!score && (score.forward64 || score.backward || score.backward64))
     fail(Kind::argument, "score_function.forward", "its other functions alone");
   if (!(options.dropout >= 0 && options.dropout <= 1))
-    fail(Kind::argument, "dropout in [0, 1]", std::to_string(options.dropout));
+    fail(Kind::argument, "dropout in [0, 1]", shortest_decimal(options.dropout));
   const Tensor& keep = options.dropout_keep;
   if (keep.defined() && options.dropout_key) fail(Kind::argument, "dropout_keep or dropout_key", "both");
   if (!keep.defined() && (options.dropout == 0 || options.dropout_key)) return;
   if (!(keep.defined() && keep.dtype() == DType::boolean && broadcasts_to(keep.shape(), scores)))
     fail(Kind::argument, "dropout_keep: booleans that broadcast to " + scores.str(),
-         keep.defined() ? keep.shape().str() : "none", "draw it with Generator::dropout_keep, or give a dropout_key");
+         keep.defined() ? std::string(name(keep.dtype())) + " " + keep.shape().str() : "none",
+         "draw it with Generator::dropout_keep, or give a dropout_key");
 }
 
 // Sums and products of what passes do not overflow.

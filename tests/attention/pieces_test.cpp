@@ -284,6 +284,16 @@ TEST(PiecesOfACache, QueriesStandWhereTheyAreTold) {
   });
 }
 
+TEST(Offsets, ThereIsOneForEachItemAndNoMore) {
+  const Offset each = Tensor::from<std::int64_t>(std::vector<std::int64_t>{3, 5}, {2});
+  EXPECT_EQ(each.of(1), 5);
+  for (const std::int64_t item : {-1, 2}) {
+    expect_error(Error::Kind::argument, {"from 0 to 1", "found " + std::to_string(item)}, [&] { each.of(item); });
+  }
+  expect_error(Error::Kind::shape, {"(1, 2)"}, [] { Offset(Tensor::zeros({1, 2}, DType::i64)).of(0); });
+  EXPECT_EQ(Offset(7).of(100), 7);
+}
+
 TEST(Offsets, WhatDoesNotFitIsRefused) {
   const Tensor x = Tensor::ones({2, 1, 3, 4});
   const auto refuse = [&](Error::Kind kind, const std::vector<std::string>& parts, const AttentionOptions& o) {

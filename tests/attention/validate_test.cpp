@@ -59,6 +59,12 @@ TEST(Validate, Masks) {
   }
 }
 
+TEST(Validate, SizesOfBlocksWantBlocks) {
+  const Tensor x = ones({1, 1, 3, 4});
+  for (const Mask& mask : {Mask{.block_query = 1}, Mask{.block_key = 64}})
+    expect_refused(Kind::argument, {"block_keep with block_query and block_key", "none"}, x, x, x, {.mask = mask});
+}
+
 TEST(Validate, AMaskMayNotBeLargerThanTheScores) {
   const Tensor x = ones({1, 1, 1, 4});
   for (const Shape& shape : {Shape{3}, Shape{3, 1}, Shape{2, 1, 1, 1}}) {
@@ -94,6 +100,12 @@ TEST(Validate, ANumberForEachHead) {
     expect_refused(Kind::shape, {"sinks", "(4,)", shape.str()}, x, x, x, {.sinks = ones(shape)});
     expect_refused(Kind::shape, {"alibi_slopes", "(4,)", shape.str()}, x, x, x, {.alibi_slopes = ones(shape)});
   }
+}
+
+TEST(Validate, ADropoutMaskOfAnotherDTypeIsToldByIt) {
+  const Tensor x = ones({1, 1, 3, 4});
+  expect_refused(Kind::argument, {"booleans", "found float32 (3, 3)"}, x, x, x,
+                 {.dropout = 0.5, .dropout_keep = ones({3, 3})});
 }
 
 TEST(Validate, Numbers) {
