@@ -27,10 +27,11 @@ BlockForm checked(const BlockForm& f, std::int64_t rows, std::int64_t width) {
         "codes of 4 or 6 bits in blocks of 32, or of 16 if nested, or of 8 bits in blocks of 32, not nested",
         std::to_string(f.bits) + " bits in blocks of " + std::to_string(f.block) + (f.nested ? ", nested" : ""));
   }
-  const bool fits = rows > 0 && width > 0 && width % f.shared() == 0;
+  constexpr std::int64_t most = std::int64_t{1} << 40;  // sizes in bytes do not overflow
+  const bool fits = rows > 0 && rows <= most && width > 0 && width <= most && width % f.shared() == 0;
   if (!fits) {
     throw Error(Error::Kind::shape, "QuantizedMatrix",
-                "rows of a multiple of " + std::to_string(f.shared()) + " numbers",
+                "from 1 to 2^40 rows of a multiple of " + std::to_string(f.shared()) + " numbers, from 1 to 2^40",
                 std::to_string(rows) + " of " + std::to_string(width));
   }
   return f;

@@ -121,5 +121,12 @@ TEST(QuantizedMatrix, RefusesFormsThatNoKernelMultiplies) {
     EXPECT_THROW(QuantizedMatrix(16, 256, form), Error) << form.bits << " bits in blocks of " << form.block;
 }
 
+TEST(QuantizedMatrix, RefusesSizesThatNoMemoryHolds) {
+  for (const std::int64_t rows : {std::int64_t{-1}, std::int64_t{0}, std::numeric_limits<std::int64_t>::max()})
+    expect_error(Error::Kind::shape, {"from 1 to 2^40 rows", std::to_string(rows) + " of 32"},
+                 [&] { QuantizedMatrix(rows, 32, {}); });
+  expect_error(Error::Kind::shape, {"from 1 to 2^40 rows"}, [] { QuantizedMatrix(1, std::int64_t{1} << 62, {}); });
+}
+
 }  // namespace
 }  // namespace attn::test
