@@ -52,6 +52,7 @@ std::size_t check_regular(int fd, const Input& input) {
 }
 
 int open_to_read(const Input& input) {
+  if (has_zero_byte(input.path)) input.fail("a file to read", "a zero byte in the name");
   // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
   const int fd = open(input.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) input.missing();

@@ -34,6 +34,11 @@ std::size_t most_file_bytes() noexcept;
 // bytes, of which no more are read.
 Buffer read_file(const std::filesystem::path& path, std::string_view op, std::size_t most = most_file_bytes());
 
+// Whether a path has a zero byte, at which the system would take it for ended.
+inline bool has_zero_byte(const std::filesystem::path& path) {
+  return path.native().find('\0') != std::filesystem::path::string_type::npos;
+}
+
 // How the path is called in messages: quoted and whole, or "standard input".
 std::string source_name(const std::filesystem::path& path);
 

@@ -47,6 +47,7 @@ Destination::Destination(const fs::path& path, std::string_view op) : given_(pat
     return;
   }
   if (path.empty()) fail("an empty path", 0);
+  if (has_zero_byte(path)) fail("a zero byte in the name", 0);
   if (stat(path.c_str(), &info) != 0) {
     if (errno != ENOENT) fail("no access", errno);
     follow_dangling_links();

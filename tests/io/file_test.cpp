@@ -180,6 +180,14 @@ TEST_F(File, SaysWhyItCannotWrite) {
   EXPECT_THAT(names(), testing::UnorderedElementsAre("folder", "plain"));
 }
 
+TEST_F(File, ANameWithAZeroByteIsNotAShorterOne) {
+  io::save_text(path("x.csv"), "1,2\n");
+  const std::string longer = path("x.csv").string() + std::string(1, '\0') + "y";
+  expect_error(Error::Kind::file, {"a zero byte in the name", "x.csv"}, [&] { io::load(longer); });
+  expect_error(Error::Kind::file, {"a zero byte in the name", "x.csv"}, [&] { io::save_text(longer, "3\n"); });
+  EXPECT_EQ(io::load_tensor(path("x.csv")).shape(), (Shape{1, 2}));
+}
+
 TEST_F(File, RefusesAReadOnlyFile) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write anything";
   write(path("x"), "old");
