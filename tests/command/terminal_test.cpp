@@ -27,6 +27,8 @@ TEST_F(SlowTerminal, GuessesWhatWasMeant) {
   refused("attn trian", 2, {"\"trian\"", "did you mean train?"});
   refused("attn expl", 2, {"did you mean explain?"});
   refused("attn --versoin", 2, {"did you mean --version?"});
+  refused("attn --version run", 2, {"[--version] expected no further argument; found run"});
+  refused("attn --help run", 2, {"[--help] expected no further argument; found run; try attn help VERB"});
   refused("attn help sdap", 2, {"did you mean sdpa?"});
   refused("attn run casual", 2, {"did you mean causal?"});
   refused("attn run Causal", 2, {"did you mean causal?"});

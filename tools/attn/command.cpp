@@ -96,13 +96,14 @@ int call(std::span<char* const> words) {
   const std::string_view first = words.front();
   if (const VerbEntry* entry = find_verb(first)) {
     run(*entry, words.subspan(1), status);
-  } else if (first == "-h" || first == "--help") {
-    write_stdout(overview_text());
-  } else if (first == "--version") {
-    write_stdout("attn " ATTN_VERSION "\n");
-  } else {
-    status = complain(unknown(first), 2);
+    return status;
   }
+  const bool help = first == "-h" || first == "--help";
+  if (!help && first != "--version") return complain(unknown(first), 2);
+  if (words.size() > 1) {
+    throw Error(Error::Kind::argument, first, "no further argument", words[1], help ? "try attn help VERB" : "");
+  }
+  write_stdout(help ? overview_text() : "attn " ATTN_VERSION "\n");
   return status;
 }
 
