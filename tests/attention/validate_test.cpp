@@ -59,12 +59,6 @@ TEST(Validate, Masks) {
   }
 }
 
-TEST(Validate, SizesOfBlocksWantBlocks) {
-  const Tensor x = ones({1, 1, 3, 4});
-  for (const Mask& mask : {Mask{.block_query = 1}, Mask{.block_key = 64}})
-    expect_refused(Kind::argument, {"block_keep with block_query and block_key", "none"}, x, x, x, {.mask = mask});
-}
-
 TEST(Validate, AMaskMayNotBeLargerThanTheScores) {
   const Tensor x = ones({1, 1, 1, 4});
   for (const Shape& shape : {Shape{3}, Shape{3, 1}, Shape{2, 1, 1, 1}}) {
