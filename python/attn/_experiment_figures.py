@@ -115,7 +115,7 @@ FIGURES = {
 
 def figure(experiment: Any, what: str, arguments: Any, table: str | None, title: str, colours: str, options: Any) -> Figure:
     """The figure of what the method `what` answers to the arguments and options."""
-    if what not in FIGURES:
+    if not isinstance(what, str) or what not in FIGURES:
         refuse("plot", f"one of {', '.join(FIGURES)}", repr(what))
     tables = TABLES.get(what, ())
     if table is not None and table not in tables:

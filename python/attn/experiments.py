@@ -127,7 +127,7 @@ class Experiment(Unchanging):
 
     def _id(self, token: int | str) -> int:
         if not isinstance(token, str):
-            return token
+            return _listed([token], "experiment")[0]
         ids = _encode(self._lm, self._tokenizer, token, False)
         if len(ids) != 1:
             raise ValueError(f"[experiment] expected a text of one token; found {len(ids)} for {token!r}")
@@ -176,6 +176,8 @@ class Experiment(Unchanging):
 
     def _contexts(self, by: str, over: Sequence[str | Sequence[int]] | None) -> Any:
         """What each layer's heads give in other texts, (heads, head_dim) or (heads, t, head_dim), or None for no texts."""
+        if not isinstance(by, str):
+            raise TypeError(f"[experiment] expected by as a string; found {type(by).__name__}")
         if over is None and by != "text":
             return None
         if by not in ("mean", "text"):

@@ -1,5 +1,6 @@
 """What no call can mean is refused by name, and never passed over: the entries that read a model or a module."""
 
+import inspect
 import pathlib
 import re
 
@@ -34,6 +35,7 @@ MODULE = attn.MultiHeadAttention(4, 4, 5, 0.0, 2)
     (lambda m: attn.experiment(m, IDS).step("weights", True), "a factor, or an array", "True"),
     (lambda m: attn.experiment(m, IDS).scale((0, 1), 1e39), "a finite factor of float32", "1e+39"),
     (lambda m: attn.experiment(m, IDS).next(0), "count of at least 1", "0"),
+    (lambda m: attn.experiment(m, IDS).effects(tokens=[3, [4]]), "ids of one text", "shape (1, 1)"),
     (lambda m: attn.experiment(m, IDS).effects(tokens=[3]), "tokens as two of them", "[3]"),
     (lambda m: attn.experiment(m, IDS).patch_from([1, 2, 3, 4, 5, 6], "ab"), "tokens as two of them", "'ab'"),
     (lambda m: attn.experiment(m, IDS).plot("all"), "one of losses, next", "'all'"),
@@ -60,3 +62,37 @@ def test_a_call_without_a_meaning_is_refused(llama, call, expected, found, tmp_p
     with pytest.raises(ValueError, match=words):
         call(llama)
     assert not list(tmp_path.iterdir())
+
+
+WRONG = [None, object(), [3], "x", 1.5, {}, True, b"a", np.float32(2), [[1]], -1, 10**30, float("nan")]
+ARGUMENTS = {"token": 3, "tokens": [3, 4], "text": [1, 2, 3, 4, 5, 6], "head": (0, 1), "factor": 2.0, "name": "uniform",
+             "layer": 0, "change": 0.5, "what": "losses", "ids": [3, 1], "prompt": [3, 1], "step": "weights"}  # fmt: skip
+
+
+def methods():
+    for kind in (type(attn.experiment(attn.load(FOLDER), IDS)), attn.LanguageModel):
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            if not name.startswith("_") or name == "__call__":
+                parameters = list(inspect.signature(method).parameters.values())[1:]
+                of_its_own = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+                yield from (pytest.param(kind, name, of_its_own, wrong, id=f"{name}-{wrong.name}") for wrong in of_its_own)
+
+
+# A binding's own error would list its C++ signature, and Python's would tell of a line within the package.
+@pytest.mark.parametrize("kind, name, parameters, wrong", list(methods()))
+def test_every_argument_is_checked_before_it_is_used(llama, kind, name, parameters, wrong):
+    method = getattr(llama if kind is attn.LanguageModel else attn.experiment(llama, IDS), name)
+    for value in WRONG:
+        positional, named = [], {}
+        for p in parameters:
+            if p is not wrong and p.default is not p.empty:
+                continue
+            given = value if p is wrong else llama if p.name == "model" else ARGUMENTS[p.name]
+            if p.default is p.empty:
+                positional.append(given)
+            else:
+                named[p.name] = given
+        try:
+            method(*positional, **named)
+        except (TypeError, ValueError, OSError) as error:
+            assert re.match(r"\[[\w ]+\] expected .*; found ", str(error)), (value, str(error))
