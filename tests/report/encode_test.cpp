@@ -177,6 +177,32 @@ TEST(Encode, RowsOfManyKeysHaveTheirTop) {
   expect_pooled(weights, {}, {.exact = false, .cells = 300, .top = 16}, 1);
 }
 
+// docs/report.md says what a page holds; whatever heads and layers there are, it holds as much as fits into a few MB.
+TEST(Encode, APlanTakesAsMuchAsAPageMayHold) {
+  constexpr std::int64_t mega = 1 << 20, width = 64;
+  for (const std::int64_t layers : {1, 2, 12, 48}) {
+    for (const std::int64_t heads : {1, 12, 64, 1000}) {
+      for (const std::int64_t tokens : {16, 128, 129, 1024}) {
+        SCOPED_TRACE(testing::Message() << layers << " layers, " << heads << " heads, " << tokens << " tokens");
+        const Tensor vector = Tensor::zeros({1}).expand({heads, tokens, width});
+        const Tensor pairs = Tensor::zeros({1}).expand({heads, tokens, tokens});
+        report_page::Block block;
+        block.steps = {{"queries", vector}, {"keys", vector},   {"values", vector},
+                       {"scores", pairs},   {"weights", pairs}, {"context", vector}};
+        const report_page::Plan plan = report_page::plan_for(block, layers);
+        const std::int64_t all = layers * heads, vectors = 4 * all * tokens * width, scores = 2 * all * tokens * tokens;
+        EXPECT_EQ(plan.exact, tokens <= 128 && 4 * (vectors + scores) <= (layers > 1 ? 9 : 32) * mega);
+        EXPECT_EQ(plan.packed, layers > 1 && 4 * (vectors + scores) > mega);
+        EXPECT_EQ(plan.vectors, vectors <= 4 * mega);
+        EXPECT_TRUE(plan.cells == 32 || all * plan.cells * plan.cells <= 4 * mega) << plan.cells;
+        EXPECT_TRUE(plan.cells == 512 || all * (plan.cells + 1) * (plan.cells + 1) > 4 * mega) << plan.cells;
+        EXPECT_TRUE(plan.top == 4 || all * tokens * plan.top * 6 <= 2 * mega) << plan.top;
+        EXPECT_TRUE(plan.top == 16 || all * tokens * (plan.top + 1) * 6 > 2 * mega) << plan.top;
+      }
+    }
+  }
+}
+
 TEST(Encode, LongInputsAreMaps) {
   for (const std::int64_t tokens : {128, 129}) {
     Trace steps;
