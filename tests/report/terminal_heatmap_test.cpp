@@ -28,7 +28,7 @@ TEST(TerminalHeatmap, FitsTheWidth) {
       const std::string text = fig::terminal_heatmap(Tensor::ones({t, t}), {.tokens = tokens}, {.columns = columns});
       std::istringstream in(text);
       std::string line;
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(t, 4) && std::getline(in, line); ++i) {
+      while (std::getline(in, line)) {
         // Continuation bytes take no column; the emoji, of four bytes, take two.
         std::size_t width = 0;
         for (const char c : line) width += (c & 0xc0) != 0x80, width += (static_cast<unsigned char>(c) >= 0xf0);
