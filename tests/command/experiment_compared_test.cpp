@@ -1,5 +1,6 @@
 // attn experiment: two texts, two models, and the models that a run has kept.
 #include <iomanip>
+#include <regex>
 #include <sstream>
 
 #include "command/experiment.hpp"
@@ -8,6 +9,21 @@ namespace attn::test {
 namespace {
 
 using testing::AllOf;
+
+// Expects cells of which 0 is white, what is below violet and what is above orange, and the largest at an end.
+void expect_differences(const std::string& svg) {
+  const std::regex cell("fill=\"#(..)(..)(..)\"><title>[^<]*: (-?[0-9.e-]+)<");
+  double largest = 0;
+  int its_red = 0, count = 0;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), cell), end; at != end; ++at, ++count) {
+    const int red = std::stoi((*at)[1], nullptr, 16), blue = std::stoi((*at)[3], nullptr, 16);
+    const double value = std::stod((*at)[4]);
+    EXPECT_TRUE(value > 0 ? red >= blue : value < 0 ? red <= blue : red == 0xf7 && blue == 0xf7) << at->str();
+    if (std::abs(value) > std::abs(largest)) largest = value, its_red = red;
+  }
+  EXPECT_GT(count, 4);
+  EXPECT_EQ(its_red, largest > 0 ? 0x7f : 0x2d) << largest;
+}
 
 TEST_F(Experiment, TellsTheLossesOfTwoTexts) {
   const auto of = [&](const std::string& letters, const std::string& flags) {
@@ -43,6 +59,9 @@ TEST_F(Experiment, DrawsWhatTheOtherTextAdds) {
   EXPECT_THAT(shown, HasSubstr(difference.str() + "\n4"));
   out_of(two + " --output drawn.svg");
   EXPECT_THAT(read(path("drawn.svg")), AllOf(HasSubstr("what the other text adds"), HasSubstr("difference")));
+  expect_differences(read(path("drawn.svg")));
+  out_of(two + " --scores --output drawn.svg");
+  expect_differences(read(path("drawn.svg")));
 }
 
 TEST_F(Experiment, ComparesHeadsInTwoTexts) {
@@ -121,6 +140,7 @@ TEST_F(Experiment, ComparesTwoModels) {
   EXPECT_EQ(scores["induction"], of("llama", "--scores")["induction"]);
   for (const json& row : of("llama", "--other-model llama")["changes"]) EXPECT_EQ(row, json({0.0, 0.0, 0.0, 0.0}));
   EXPECT_THAT(drawn("--other-model noisy"), HasSubstr("difference"));
+  for (const char* what : {"", " --scores"}) expect_differences(drawn(std::string("--other-model noisy") + what));
 }
 
 TEST_F(Experiment, FollowsHeadsOverTheCheckpointsOfARun) {
