@@ -144,6 +144,22 @@ TEST(Axis, StepsBy1Or2Or5) {
   EXPECT_EQ(values(30, 4), (std::vector<double>{0, 10, 20, 30}));
 }
 
+TEST(Axis, LogarithmicStepsRiseBy1Or2Or5OrPowersOf10) {
+  const auto values = [](double low, double high, int count) {
+    std::vector<double> found;
+    for (const figure::Tick& tick : figure::Axis(low, high, true).ticks(count)) found.push_back(tick.value);
+    return found;
+  };
+  EXPECT_EQ(values(1, 10, 6), (std::vector<double>{1, 2, 5, 10}));
+  EXPECT_EQ(values(3, 60, 6), (std::vector<double>{5, 10, 20, 50}));
+  EXPECT_EQ(values(1, 1000, 6), (std::vector<double>{1, 10, 100, 1000}));
+  const std::vector<double> many = values(1e-9, 1e9, 6);
+  EXPECT_LE(many.size(), 7u);
+  for (std::size_t i = 1; i < many.size(); ++i)
+    EXPECT_NEAR(many[i] / many[i - 1], many[1] / many[0], 1e-9 * many[1] / many[0]);
+  EXPECT_GE(many[1] / many[0], 10);
+}
+
 TEST(Axis, ShortNumbersAreReadBackToTheirDigits) {
   const std::pair<double, const char*> numbers[] = {
       {1e-5, "1e-5"},   {-2.5e-7, "-2.5e-7"}, {1.25e6, "1.25e6"}, {1e10, "1e10"},     {3e-300, "3e-300"},
