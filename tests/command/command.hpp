@@ -70,8 +70,9 @@ class Command : public testing::Test {
     return ran.out;
   }
 
-  // The same, which must be refused: one line of error with all these parts, nothing printed, and no file changed.
-  void refused(const std::string& line, int status, const std::vector<std::string>& parts) const {
+  // The same, which must be refused: one line of error with all these parts, which it returns, nothing printed, and no
+  // file changed.
+  std::string refused(const std::string& line, int status, const std::vector<std::string>& parts) const {
     SCOPED_TRACE(line);
     const auto before = files();
     const Ran ran = run(line);
@@ -81,6 +82,7 @@ class Command : public testing::Test {
     for (const std::string& part : parts) EXPECT_THAT(ran.err, HasSubstr(part));
     EXPECT_EQ(ran.out, "");
     EXPECT_TRUE(files() == before) << "files changed";
+    return ran.err;
   }
 
   // Returns what `line` prints when its standard output is a terminal, whose width is known unless `columns` is 0.

@@ -1,4 +1,8 @@
 // A flag that would have no effect beside the others is refused by its name: nothing is passed over in silence.
+#include <iterator>
+#include <regex>
+#include <set>
+
 #include "command/command.hpp"
 
 namespace attn::test {
@@ -7,6 +11,32 @@ namespace {
 struct Unused {
   std::string line, flag;
 };
+
+// The words of a line or of an error, in one of the spellings that flags have.
+std::set<std::string> words_of(const std::string& text) {
+  std::istringstream in(std::regex_replace(text, std::regex("colour"), "color"));
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// What an error says that it found is what stands in the line: a word of it, unless something is missing there.
+void expect_found(const std::string& error, const std::string& line) {
+  std::smatch part;
+  ASSERT_TRUE(std::regex_search(error, part, std::regex("expected (.*?); found ([^;\n]*)"))) << error;
+  const std::string expected = part[1], found = part[2];
+  const std::set<std::string> given = words_of(line), told = words_of(found);
+  std::smatch beside;
+  if (std::regex_match(expected, beside, std::regex("no (--[a-z-]+) beside it"))) {
+    EXPECT_TRUE(given.contains(*words_of(beside[1]).begin())) << error;
+    EXPECT_EQ(found, "both");
+  } else if (std::regex_match(expected, beside, std::regex("(--[a-z-]+)( or --[a-z-]+)? beside it"))) {
+    EXPECT_FALSE(given.contains(beside[1])) << error;
+    EXPECT_EQ(found, "none");
+  } else if (!std::set<std::string>{"both", "none", "one process", "standard input"}.contains(found)) {
+    EXPECT_NE(found.starts_with("no "),
+              std::ranges::any_of(told, [&](const auto& word) { return given.contains(word); }))
+        << error;
+  }
+}
 
 class UnusedFlags : public Command {
  protected:
@@ -85,7 +115,7 @@ TEST_F(UnusedFlags, AreRefusedByName) {
            {"attn train --text - - --out n.safetensors <text.txt", "--text"},
            {"attn train --text text.txt --out m.safetensors --resume --lr 1", "--lr"},
        }) {
-    refused(unused.line, 2, {unused.flag});
+    expect_found(refused(unused.line, 2, {unused.flag}), unused.line);
   }
 }
 
