@@ -11,7 +11,7 @@ NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
 
 def framework(array: Any) -> int:
     """Whose array it is: what it gets as a result."""
-    module = type(array).__module__
+    module = type(array).__module__ or ""  # NumPy's arrays of ctypes have none
     if module == "numpy":
         return NUMPY
     if module == "torch" or module.startswith("torch."):

@@ -178,6 +178,8 @@ def test_an_array_of_ctypes_is_read(qkv):
     raw = (ctypes.c_float * 8 * 5 * 2).from_buffer_copy(q.tobytes())
     wanted = attn.scaled_dot_product_attention(q, k, v)
     np.testing.assert_array_equal(attn.scaled_dot_product_attention(raw, k, v), wanted)
+    made = [np.ctypeslib.as_ctypes(x) for x in (q, k, v)]
+    np.testing.assert_array_equal(attn.scaled_dot_product_attention(*made), wanted)
     bias = (ctypes.c_float * 5 * 5)()
     np.testing.assert_array_equal(attn.scaled_dot_product_attention(q, k, v, bias), wanted)
     module = attn.MultiHeadAttention(8, 8, 6, 0.0, 2)
