@@ -44,13 +44,17 @@ def book_hint(what: Any) -> str:
 
 def _require_as_made(op: str, what: Any) -> None:
     """Throws where forward() of a module of attn.torch does more than its weights tell."""
+    from torch import nn
+
+    of_all = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
     for name, part in what.named_modules():
         kind, where = type(part), f"{type(what).__name__}.{name}".rstrip(".")
-        if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
+        if of_all or part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
             refuse(op, "a module without hooks or another forward(), which steps would miss", f"one of {where}")
-        drops = name.endswith("dropout") and kind.__name__ in ("Dropout", "Identity")  # which eval mode passes over
-        if not kind.__module__.startswith("attn.torch") and kind.__name__ not in ("Linear", "ModuleList") and not drops:
-            refuse(op, "the torch.nn.Linear layers that the module was made with", f"{where} as {kind.__name__}")
+        drops = name.endswith("dropout") and kind in (nn.Dropout, nn.Identity)  # which eval mode passes over
+        if not kind.__module__.startswith("attn.torch") and kind not in (nn.Linear, nn.ModuleList) and not drops:
+            found = f"{where} as {kind.__module__}.{kind.__qualname__}"
+            refuse(op, "the torch.nn.Linear layers that the module was made with", found)
 
 
 def attn_module(op: str, what: Any) -> modules.Module | None:

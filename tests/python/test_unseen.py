@@ -1,5 +1,6 @@
 """A meaning of PyTorch's tensors or modes that memory does not show is followed, or refused by name."""
 
+import copy
 import ctypes
 import io
 import os
@@ -121,6 +122,8 @@ def test_steps_of_a_module_that_was_altered_are_refused():
     before = module.steps(x)["queries"]
     for handle in (
         module.W_key.register_forward_hook(lambda layer, args, output: output * 2),
+        torch.nn.modules.module.register_module_forward_hook(lambda layer, args, output: output * 2),
+        torch.nn.modules.module.register_module_forward_pre_hook(lambda layer, args: (args[0] * 2,)),
         module.register_forward_pre_hook(lambda layer, args: (args[0] * 2,)),
     ):
         with pytest.raises(ValueError, match="without hooks"):
@@ -128,12 +131,45 @@ def test_steps_of_a_module_that_was_altered_are_refused():
         handle.remove()
     torch.testing.assert_close(module.steps(x)["queries"], before, rtol=0, atol=0)
     module.W_query = torch.nn.Sequential(module.W_query, torch.nn.GELU())
-    with pytest.raises(ValueError, match="MultiHeadAttention.W_query as Sequential"):
+    with pytest.raises(ValueError, match="MultiHeadAttention.W_query as torch.nn.modules.container.Sequential"):
+        module.steps(x)
+    module.W_query = type("Linear", (torch.nn.Linear,), {"forward": lambda layer, x: 2 * x})(3, 4)
+    with pytest.raises(ValueError, match="MultiHeadAttention.W_query as .*Linear"):
         module.steps(x)
     module = attn.torch.SelfAttention_v2(3, 4)
     module.forward = lambda x: 2 * x
     with pytest.raises(ValueError, match=r"another forward\(\)"):
         attn.explain(module, x[0])
+
+
+HOOKS = ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_full_backward_pre_hook"]
+
+
+@pytest.mark.parametrize("register", [*HOOKS, "forward"])
+@pytest.mark.parametrize("dropout", [torch.nn.Dropout(0.5), torch.nn.Dropout(0.0), torch.nn.Identity()])
+def test_what_dropout_would_be_called_with_is_not_there(register, dropout):
+    """A hook that collects the weights, say, which the kernels never hold."""
+    module, x = attn.torch.CausalAttention(3, 4, 6, 0.0), torch.rand(1, 6, 3)
+    module.dropout = copy.deepcopy(dropout)
+    module(x)
+    if register == "forward":
+        module.dropout.forward = lambda weights: weights
+    else:
+        getattr(module.dropout, register)(lambda *_: None)
+    torch._dynamo.reset()  # which does not look again whether there are hooks
+    for call in (module, torch.compile(module, backend="eager"), module.eval()):
+        with pytest.raises((TypeError, torch._dynamo.exc.TorchDynamoException), match="dropout without hooks"):
+            call(x)
+
+
+def test_steps_of_a_module_that_was_made_without_memory():
+    with torch.device("meta"):
+        module = attn.torch.SelfAttention_v2(3, 4)
+    other = attn.torch.SelfAttention_v2(3, 4)
+    module.load_state_dict(other.state_dict(), assign=True)
+    x = torch.rand(6, 3)
+    torch.testing.assert_close(module.steps(x)["context"], other.steps(x)["context"], rtol=0, atol=0)
+    assert not module._random() and other._random()
 
 
 @pytest.mark.parametrize("kind", ["CausalAttention", "MultiHeadAttention"])

@@ -21,12 +21,20 @@ def _some_of(module: Any) -> tuple[Tensor, ...]:
 
 
 def _rate(dropout: nn.Module | None, op: str) -> float:
-    """The probability at which weights are dropped now. The kernels draw the mask, so that other classes cannot."""
-    if dropout is None or isinstance(dropout, nn.Identity):
+    """The probability at which weights are dropped now. The kernels draw the mask, so that nothing else of it can act."""
+    if dropout is None:
         return 0.0
-    if type(dropout) is not nn.Dropout:
+    if type(dropout) not in (nn.Dropout, nn.Identity):
         raise TypeError(f"[{op}] expected dropout as nn.Dropout or nn.Identity; found {type(dropout).__name__}")
-    return dropout.p if dropout.training else 0.0
+    if any(vars(dropout).get(name) for name in _CALLED):
+        raise TypeError(
+            f"[{op}] expected dropout without hooks or another forward(), since no weights are handed to it; found one; "
+            "steps() has the weights"
+        )
+    return dropout.p if isinstance(dropout, nn.Dropout) and dropout.training else 0.0
+
+
+_CALLED = ("_forward_pre_hooks", "forward", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def _context(length: Any, op: str) -> int:
@@ -72,7 +80,9 @@ class _Attention(_Steps):
 
     def _random(self) -> bool:
         pairs = zip(self._drawn, _some_of(self))
-        return bool(self._drawn) and all(a.dtype == b.dtype and torch.equal(a, b.cpu()) for a, b in pairs)
+        return bool(self._drawn) and all(
+            not a.is_meta and a.dtype == b.dtype and torch.equal(a, b.cpu()) for a, b in pairs
+        )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if hasattr(self, "context_length"):  # a module with a mask
