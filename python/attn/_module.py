@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, flag, framework, named, stream_of, take, without_gradient
+from attn._arguments import DLPACK, TORCH, flag, framework, named, stream_of, take, unmasked, without_gradient
 from attn._random import default_generator
 from attn.words import WORD_SIZE, embed_words
 
@@ -25,6 +25,8 @@ class Parameter:
     `value` is the module's own memory: change it in place (p.value -= 0.1 * p.grad). `grad` is None until backward().
     """
 
+    __slots__ = ("_module", "name")  # another attribute, as PyTorch's `data`, would do nothing
+
     def __init__(self, module: Module, name: str) -> None:
         self._module, self.name = module, name
 
@@ -35,7 +37,12 @@ class Parameter:
 
     @value.setter
     def value(self, array: Float32) -> None:
-        self.value[...] = array
+        own, found = self.value, getattr(unmasked(array, "value", self.name), "shape", None)
+        if found != own.shape:
+            hint = "fill it by value[...] = number"
+            raise ValueError(f"[{self.name}] expected a value of shape {own.shape}; found {found}; {hint}")
+        own[...] = array
+        self._module._since[:] = ["another value of " + self.name]
 
     @property
     def grad(self) -> Float32 | None:
@@ -53,13 +60,14 @@ class Module:
     """
 
     _layer: _attn.Layer
+    _since: list[str]  # what has happened to the weights, or to the pass that backward() is of, since forward()
 
     def _make(self, kind: str, given: dict[str, Any]) -> None:
         """`given` has the arguments of the class, by name."""
         config = {name: value for name, value in given.items() if name not in ("self", "generator")}
         generator = given.get("generator")
         self._generator = default_generator if generator is None else generator
-        self._made_by = kind, config
+        self._made_by, self._since = (kind, config), []
         self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), config)
         self.train()
 
@@ -71,7 +79,7 @@ class Module:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy.deepcopy: without gradients, and without the default generator, which each process has."""
-        own = {name: value for name, value in self.__dict__.items() if name != "_layer"}
+        own = {name: value for name, value in self.__dict__.items() if name not in ("_layer", "_since")}
         own["_generator"] = None if self._generator is default_generator else self._generator
         return {"own": own, "weights": {name: value.copy() for name, value in self.state_dict().items()}}
 
@@ -80,7 +88,7 @@ class Module:
         self._generator = default_generator if self._generator is None else self._generator
         stream = stream_of(self._generator, type(self).__name__)
         drawn = stream.state()  # the weights that are drawn here are replaced
-        self._layer = _attn.Layer(self._made_by[0], stream, self._made_by[1])
+        self._layer, self._since = _attn.Layer(self._made_by[0], stream, self._made_by[1]), []
         stream.set_state(drawn)
         self._layer.load(state["weights"])
         self._layer.train(self.training)
@@ -111,12 +119,15 @@ class Module:
     def backward(self, d_output: A) -> A:
         """Returns the gradient of the last forward pass's input, and adds to every parameter's grad.
 
-        A CrossAttention returns two gradients: of x, and of the source.
+        Since that pass no weights may be loaded or given another value, and no picture or explanation be made. A
+        CrossAttention returns two gradients: of x, and of the source.
 
         Args:
             d_output: the gradient of the output, of its shape.
         """
         without_gradient(d_output, "backward", "gradients of gradients are not there; pass .detach()")
+        if self._since:
+            raise ValueError(f"[backward] expected forward() right before backward(); found {self._since[-1]} in between")
         kind = framework(d_output)
         dx, d_source = self._layer.backward(d_output, kind)
         if kind == DLPACK:
@@ -143,10 +154,11 @@ class Module:
         its shape, and nothing else. Otherwise ValueError is raised, and nothing is changed.
         """
         self._layer.load({name: _detached(array) for name, array in named(state).items()})
+        self._since[:] = ["load_state_dict()"]
 
     def train(self, mode: bool = True) -> Module:
         """Dropout acts in train mode only."""
-        self.training = flag(mode, "train", "mode")
+        self.__dict__["training"] = flag(mode, "train", "mode")
         self._layer.train(mode)
         return self
 
@@ -162,6 +174,13 @@ class Module:
                 pass
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What the layer has is not Python's to change: an attribute of that name would do nothing."""
+        if "_layer" in self.__dict__ and (name == "training" or name in self._made_by[1] or name in _names(self)):
+            hint = "call train() or eval()" if name == "training" else "change weights in place, or make another module"
+            raise AttributeError(f"[{type(self).__name__}] expected {name} as it was made; found another; {hint}")
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         shapes = ", ".join(f"{p.name} {p.value.shape}" for p in self.parameters())
         return f"{type(self).__name__}({shapes})"
@@ -174,6 +193,11 @@ class Module:
         return embed_words(text, first[1].shape[first[0].endswith(".weight")] if first else WORD_SIZE)
 
     def _run(self, x: Any, source: Any, with_steps: bool) -> Any:
+        result = self._computed(x, source, with_steps)
+        self._since.clear()
+        return result
+
+    def _computed(self, x: Any, source: Any, with_steps: bool) -> Any:
         x, source = self._embedded(x), self._embedded(source)
         for array in (x, source):
             without_gradient(array, type(self).__name__, "call backward() here, or use attn.torch's modules")
@@ -188,6 +212,8 @@ class Module:
 
 class Linear:
     """A projection inside a module: weight (d_out, d_in), bias (d_out) or None, and y = x · weightᵀ + bias."""
+
+    __slots__ = ("_module", "_prefix")
 
     def __init__(self, module: Module, prefix: str) -> None:
         self._module, self._prefix = module, prefix
@@ -210,11 +236,18 @@ class Linear:
 class Head:
     """One head of the wrapper: its projections by name."""
 
+    __slots__ = ("_module", "_prefix")
+
     def __init__(self, module: Module, prefix: str) -> None:
         self._module, self._prefix = module, prefix
 
     def __getattr__(self, name: str) -> Any:
         return _part(self._module, f"{self._prefix}.{name}")
+
+
+def _names(module: Module) -> set[str]:
+    """Those of its parts, as its state_dict begins with them."""
+    return {key.partition(".")[0] for key in module.state_dict()}
 
 
 def _part(module: Module, name: str) -> Any:

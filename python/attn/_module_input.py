@@ -92,5 +92,6 @@ def module_and_input(op: str, what: Any, x: Any, source: Any) -> tuple[modules.M
         raise TypeError(f"[{op}] expected an input x beside {type(what).__name__}; found none; attn.{op}(module, x)")
     if isinstance(module, modules.CrossAttention) and source is None:
         refuse(op, "x and source for CrossAttention", "no source")
+    module._since[:] = [f"attn.{op}()"]  # a forward pass of its own
     x = x.detach().float() if is_model(what) and hasattr(x, "detach") else x
     return module, module._embedded(x), module._embedded(source)

@@ -86,6 +86,6 @@ def plot(
         shown = steps_of("plot", what, x, source if tokenizer is None else tokenizer, item)
         steps, words, item = shown.steps, words or shown.tokens, 0
     else:
-        steps = list(module._run(inputs, second, True)[1].items())
+        steps = list(module._computed(inputs, second, True)[1].items())
     labels = words, key_words
     return Figure(_attn.figure_of_steps(steps, figure, step, title, scale, colours, item, layer, head, *labels))

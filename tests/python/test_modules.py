@@ -1,5 +1,6 @@
 """The notebooks' modules: the digits that the notebooks print, PyTorch's classes, and gradients."""
 
+import copy
 import re
 
 import numpy as np
@@ -236,3 +237,53 @@ def test_a_value_of_the_wrong_kind_is_named(options, words):
     right = {"d_in": 3, "d_out": 4, "context_length": 5, "dropout": 0.0, "num_heads": 2}
     with pytest.raises(TypeError, match=r"^\[module\] expected " + words + "$"):
         attn.MultiHeadAttention(**(right | options))
+
+
+def test_backward_is_of_the_last_forward_pass_or_refused():
+    """PyTorch's autograd refuses weights that changed, and a picture has a graph of its own."""
+    module, dz = attn.CausalAttention(3, 2, 6, 0.0).eval(), np.ones((6, 2), np.float32)
+
+    def load():
+        module.load_state_dict(module.state_dict())
+
+    def step():
+        for p in module.parameters():
+            p.value -= 0.1
+
+    for between, found in ((load, "load_state_dict"), (step, "another value of W_value.weight"),
+                           (lambda: attn.report(module, -X), "attn.report"), (lambda: attn.plot(module, -X), "attn.plot"),
+                           (lambda: attn.explain(module, -X, query=1), "attn.explain")):  # fmt: skip
+        module(X)
+        before = module.backward(dz)
+        between()
+        for same in (module, copy.copy(module)):
+            with pytest.raises(ValueError, match=rf"^\[backward\] expected forward\(\) right before backward\(\); found {found}"):
+                same.backward(dz)
+        module(X)
+        assert between is step or np.array_equal(module.backward(dz), before)
+
+
+@pytest.mark.parametrize("name, value", [("W_query", 1), ("training", False), ("dropout", 0.5), ("num_heads", 1), ("out_proj", None)])
+def test_what_a_layer_has_is_not_set_beside_it(name, value):
+    module = attn.MultiHeadAttention(3, 4, 6, 0.0, 2)
+    with pytest.raises(AttributeError, match=rf"^\[MultiHeadAttention\] expected {name} as it was made"):
+        setattr(module, name, value)
+    module.note = "of its user's own"
+    with pytest.raises(AttributeError, match="expected heads"):
+        attn.MultiHeadAttentionWrapper(3, 2, 6, 0.0, 2).heads = []
+    for part in (module.W_query, attn.MultiHeadAttentionWrapper(3, 2, 6, 0.0, 2).heads[0], module.parameters()[0]):
+        with pytest.raises(AttributeError):
+            part.data = value
+        with pytest.raises(AttributeError):
+            part.weight = value
+
+
+@pytest.mark.parametrize("value", [1.0, np.ones(3, np.float32), np.ones((1, 3), np.float32), [[1.0] * 3] * 4])
+def test_a_weights_value_has_its_shape(value):
+    parameter = attn.MultiHeadAttention(3, 4, 6, 0.0, 2).parameters()[0]
+    with pytest.raises(ValueError, match=r"^\[W_query.weight\] expected a value of shape \(4, 3\); found"):
+        parameter.value = value
+    with pytest.raises(TypeError, match="without a mask of its own"):
+        parameter.value = np.ma.ones((4, 3))
+    parameter.value = np.ones((4, 3))
+    parameter.value[...] = 2
