@@ -60,6 +60,7 @@ class Module:
     """
 
     _layer: _attn.Layer
+    training: bool
     _since: list[str]  # what has happened to the weights, or to the pass that backward() is of, since forward()
 
     def _make(self, kind: str, given: dict[str, Any]) -> None:
