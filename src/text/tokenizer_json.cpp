@@ -231,11 +231,15 @@ class Reader {
     bool after = false;
     for (const Json& item : list(json, "single")) {
       const JsonObject member(item, origin_);
-      if (member.find("Sequence")) {
+      const bool is_text = member.find("Sequence") != nullptr;
+      const JsonObject piece = part(member, is_text ? "Sequence" : "SpecialToken");
+      piece.require("type_id", 0);  // of no other are the token types that an encoder adds up here
+      if (is_text) {
+        piece.require("id", "A");  // which alone is there without a pair
         if (std::exchange(after, true)) json.wrong("single", "a template with one text", item);
         continue;
       }
-      const std::string name = part(member, "SpecialToken").text("id", "");
+      const std::string name = piece.text("id", "");
       for (const Json& id : list(part(tokens, name.c_str()), "ids")) {
         const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < (std::uint64_t{1} << 31);
         if (!fits) json.wrong("special_tokens", "ids below 2^31", id);

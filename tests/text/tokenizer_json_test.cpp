@@ -325,6 +325,22 @@ TEST(TokenizerFiles, StepsInAnOrderThatAttnLacksAreRefused) {
   expect_refused(unknown.dump(), "unk_token in the vocabulary");
 }
 
+// An encoder adds up embeddings of types, which are all 0 here, and without a pair there is no text B.
+TEST(TokenizerFiles, TemplatesOfOtherTypesAndTextsAreRefused) {
+  const auto refused = [](const char* piece, const char* key, const nlohmann::json& value, const std::string& why) {
+    nlohmann::json changed = nlohmann::json::parse(json_of("gemma"));
+    bool found = false;
+    for (nlohmann::json& member : changed["post_processor"]["single"]) {
+      if (member.contains(piece)) member[piece][key] = value, found = true;
+    }
+    EXPECT_TRUE(found) << piece;
+    expect_refused(changed.dump(), why);
+  };
+  refused("SpecialToken", "type_id", 1, "type_id to be 0; found 1");
+  refused("Sequence", "type_id", 1, "type_id to be 0; found 1");
+  refused("Sequence", "id", "B", "id to be \"A\"; found \"B\"");
+}
+
 // The package's Metaspace keeps none of the first token's blanks either.
 TEST(TokenizerFiles, MetaspaceTakesEveryBlankFromTheFirstToken) {
   nlohmann::json gemma = nlohmann::json::parse(json_of("gemma"));
