@@ -21,7 +21,8 @@ class Gguf;
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // those that the tokenizer's files put around a text, such as a beginning of text
-  // A longer text keeps its first ids, so many that with what is put around them there are no more than this.
+  // A longer text keeps its first ids, or its last ones where the tokenizer's files say so: so many that with what is
+  // put around them there are no more than this.
   std::size_t most = std::numeric_limits<std::size_t>::max();
 };
 

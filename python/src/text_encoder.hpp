@@ -30,8 +30,8 @@ class TextEncoder {
     Ids ids = encode(text);
     const std::int64_t most = std::min(settings_.longest, model.config().model.context_length);
     if (settings_.longest == kNoLongest || std::ssize(ids) <= most) return ids;
-    const std::string cut = "a text of " + std::to_string(ids.size()) + " tokens is cut to its first " +
-                            std::to_string(most) + ", as the model's files say";
+    const std::string cut = "a text of " + std::to_string(ids.size()) + " tokens is cut to " + std::to_string(most) +
+                            " of them, as the model's files say";
     if (PyErr_WarnEx(PyExc_UserWarning, cut.c_str(), 1) != 0) throw nb::python_error();
     return tokenizer_->encode(text, {.most = static_cast<std::size_t>(most)});
   }

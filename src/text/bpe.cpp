@@ -109,7 +109,13 @@ std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const Enco
     at_start = false;
   }
   const std::size_t after = options.add_special_tokens ? steps.after.size() : 0;
-  ids.resize(std::min(ids.size(), options.most - std::min(after, options.most)));
+  const std::size_t room = options.most - std::min(after, options.most);
+  if (steps.cut_left && ids.size() > room) {
+    const std::size_t before = options.add_special_tokens ? steps.before.size() : 0;
+    const auto first = ids.begin() + static_cast<std::ptrdiff_t>(before);
+    ids.erase(first, first + static_cast<std::ptrdiff_t>(ids.size() - std::max(room, before)));
+  }
+  ids.resize(std::min(ids.size(), room));
   if (options.add_special_tokens) ids.insert(ids.end(), steps.after.begin(), steps.after.end());
   return ids;
 }

@@ -154,6 +154,9 @@ void add_tokenizer_config(std::string_view json, const io::Origin& origin, Descr
   if (const auto end = token_name(config, "eos_token", origin)) description.end_of_text = tokens.id_of(*end);
   if (description.end_of_text) description.ends.push_back(*description.end_of_text);
   config.require("split_special_tokens", false);
+  const std::string side = config.text("truncation_side", description.cut_left ? "left" : "right");
+  if (side != "left" && side != "right") config.wrong("truncation_side", "left or right", side);
+  description.cut_left = side == "left";
   require_mark(config, "add_bos_token", "bos_token", description.before, tokens, origin);
   require_mark(config, "add_eos_token", "eos_token", description.after, tokens, origin);
   require_steps(config, description);

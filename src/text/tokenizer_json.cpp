@@ -37,6 +37,12 @@ class Reader {
     each("post_processor", "processors", [&](const JsonObject& step) { read_template(step); });
     if (!root_.find("decoder")) origin_.fail("a decoder", "none");
     each("decoder", "decoders", [&](const JsonObject& step) { read_decoder(step); });
+    if (root_.find("truncation")) {
+      const JsonObject cut = part(root_, "truncation");
+      const std::string side = cut.text("direction", "Right");
+      if (side != "Left" && side != "Right") cut.wrong("direction", "Left or Right", side);
+      d_.cut_left = side == "Left";
+    }
     root_.finish({kTokenizerPassedOver});
     require_beginning();
     if (d_.byte_level != byte_level_decoder_)

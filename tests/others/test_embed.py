@@ -43,7 +43,7 @@ def test_vectors_are_transformers(attn, minilm, minilm_gguf, bert, form):
 def test_a_longer_text_is_cut_or_refused(attn, minilm, minilm_gguf, tmp_path):
     long = "word " * 600
     ran = attn("embed", "--model", minilm, "a", long)
-    assert ran.returncode == 0 and "text 2 has 602 tokens and is cut to the first 256" in ran.stderr
+    assert ran.returncode == 0 and "text 2 has 602 tokens and is cut to 256 of them" in ran.stderr
     ran = attn("embed", "--model", minilm_gguf, long)
     assert ran.returncode == 3 and "at most 512 tokens" in ran.stderr
     plain = tmp_path / "plain"
@@ -54,7 +54,7 @@ def test_a_longer_text_is_cut_or_refused(attn, minilm, minilm_gguf, tmp_path):
     for name in ("modules.json", "1_Pooling"):
         (plain / name).symlink_to(minilm / name)
     ran = attn("embed", "--model", plain, long)  # by the tokenizer's model_max_length
-    assert ran.returncode == 0 and "cut to the first 512" in ran.stderr
+    assert ran.returncode == 0 and "cut to 512 of them" in ran.stderr
     sentence, more = "sentence_bert_config.json", "config_sentence_transformers.json"
     for name, key, value, told in (
         (sentence, "do_lower_case", True, "do_lower_case"),
@@ -77,7 +77,7 @@ def test_python_gives_the_commands_vectors(attn, minilm, minilm_gguf, form):
     for vector, answer in zip(vectors, embedded(attn, model, *TEXTS[:-1]), strict=True):
         assert vector.tolist() == np.array(answer["vector"], np.float32).tolist()
     if form == "folder":
-        with pytest.warns(UserWarning, match="a text of 602 tokens is cut to its first 256"):
+        with pytest.warns(UserWarning, match="a text of 602 tokens is cut to 256 of them"):
             encoder.embed(["word " * 600])
     else:
         with pytest.raises(ValueError, match="512"):

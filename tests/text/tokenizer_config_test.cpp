@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,34 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
 }
 
 // The ids are transformers' for this folder (5.24), with and without each of these configs.
+// As transformers cuts a text with truncation=True: the config's word comes before tokenizer.json's.
+TEST(TokenizerFiles, ALongTextIsCutWhereTheFilesSay) {
+  const std::string json = json_of("bert"), text = "a b c d e f";
+  nlohmann::json left = nlohmann::json::parse(json);
+  left["truncation"] = {{"direction", "Left"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  const auto whole = BPETokenizer::parse(json).encode(text);
+  const std::size_t size = whole.size();
+  ASSERT_GE(size, 8U);
+  using Ids = std::vector<std::int64_t>;
+  const Ids first{whole[0], whole[1], whole[2], whole[size - 1]},
+      last{whole[0], whole[size - 3], whole[size - 2], whole[size - 1]};
+  const auto cut = [&](const std::string& file, const char* config) {
+    return BPETokenizer::parse(file, config).encode(text, {.most = 4});
+  };
+  EXPECT_EQ(cut(json, "{}"), first);
+  EXPECT_EQ(cut(json, R"({"truncation_side": "left"})"), last);
+  EXPECT_EQ(cut(left.dump(), "{}"), last);
+  EXPECT_EQ(cut(left.dump(), R"({"truncation_side": "right"})"), first);
+  const auto all = BPETokenizer::parse(left.dump());
+  EXPECT_EQ(all.encode(text), whole);
+  EXPECT_EQ(all.encode(text, {.most = 1}), (Ids{whole[size - 1]}));
+  EXPECT_EQ(all.encode(text, {.most = 2}), (Ids{whole[0], whole[size - 1]}));
+  expect_error(Error::Kind::data, {"truncation_side to be left or right", "up"},
+               [&] { cut(json, R"({"truncation_side": "up"})"); });
+  left["truncation"]["direction"] = "left";
+  expect_error(Error::Kind::data, {"direction to be Left or Right", "left"}, [&] { cut(left.dump(), "{}"); });
+}
+
 TEST(TokenizerFiles, AConfigThatNamesAnAddedTokenLeavesItsFlags) {
   const std::string json = R"({"version": "1.0", "added_tokens": [{"id": 3, "content": "<x>", "single_word": false,
       "lstrip": true, "rstrip": false, "normalized": false, "special": true}], "decoder": {"type": "Fuse"}, "model": {"type": "BPE",

@@ -145,7 +145,7 @@ void embed(const EmbedFlags& flags) {
                   formatted("{} in text {}", tokens, ids.size()), "shorten it, or cut it in several");
     }
     ids.back() = tokenizer.encode(text, {.most = static_cast<std::size_t>(std::min(most, settings.longest))});
-    write_stderr(formatted("attn embed: text {} has {} tokens and is cut to the first {}, as the model's files say\n",
+    write_stderr(formatted("attn embed: text {} has {} tokens and is cut to {} of them, as the model's files say\n",
                            ids.size(), tokens, ids.back().size()));
   }
   const Tensor vectors = encoder.embed(ids, settings.pooling, settings.normalised);
