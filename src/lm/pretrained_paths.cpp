@@ -61,9 +61,16 @@ void take_end_ids(LanguageModelConfig& config, const fs::path& path) {
   }
 }
 
+void no_adapter(const fs::path& folder) {
+  if (!fs::exists(folder / "adapter_config.json")) return;
+  throw Error(Error::Kind::data, kLoadModel, "a model without an adapter in " + io::source_name(folder),
+              "adapter_config.json", "merge the adapter into the weights, as peft's merge_and_unload() does");
+}
+
 }  // namespace
 
 std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
+  no_adapter(folder);
   std::vector<StoredTensor> tensors;
   const fs::path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(index) && !fs::exists(one)) {
@@ -84,17 +91,16 @@ std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
 
 namespace {
 
-LanguageModelConfig config_in(const fs::path& path) {
-  return parse_language_model_config(text_of(path), io::source_name(path));
+// What a folder says of its model, whichever of its files hold the weights.
+LanguageModelConfig config_in(const fs::path& folder) {
+  const fs::path path = folder / "config.json";
+  LanguageModelConfig config = parse_language_model_config(text_of(path), io::source_name(path));
+  take_end_ids(config, folder / "generation_config.json");
+  return config;
 }
 
 PretrainedFiles open_folder(const fs::path& folder) {
-  if (fs::exists(folder / "adapter_config.json")) {
-    throw Error(Error::Kind::data, kLoadModel, "a model without an adapter in " + io::source_name(folder),
-                "adapter_config.json", "merge the adapter into the weights, as peft's merge_and_unload() does");
-  }
-  LanguageModelConfig config = config_in(folder / "config.json");
-  take_end_ids(config, folder / "generation_config.json");
+  LanguageModelConfig config = config_in(folder);
   return with_tensors(std::move(config), stored_tensors(folder));
 }
 
@@ -103,8 +109,11 @@ PretrainedFiles open_gguf(const fs::path& path) {
 }
 
 LanguageModelConfig config_beside(const fs::path& path) {
-  const fs::path config = path.parent_path() / "config.json";
-  if (fs::exists(config)) return config_in(config);
+  const fs::path folder = path.parent_path();
+  if (fs::exists(folder / "config.json")) {
+    no_adapter(folder);
+    return config_in(folder);
+  }
   throw Error(Error::Kind::file, kLoadModel,
               "a config in the metadata of " + io::source_name(path) + ", or a config.json beside it", "none",
               path.string().ends_with(".training.safetensors")

@@ -127,6 +127,14 @@ TEST(Encoder, NamesWhatIsWrongInItsFiles) {
   changed([](auto& f) { f.tensors.emplace_back("other.weight", Tensor::ones({16})); }, "other.weight");
 }
 
+TEST(Encoder, WithAnAdapterBesideItIsRefused) {
+  const Folder folder;
+  for (const char* name : {"config.json", "model.safetensors"}) fs::copy_file(kBert / name, folder / name);
+  load_encoder(folder);
+  io::save_text(folder / "adapter_config.json", "{}");
+  expect_error(Kind::data, {"without an adapter", "found adapter_config.json"}, [&] { load_encoder(folder); });
+}
+
 // Heads for other tasks keep the encoder under "bert.", and older files keep its positions' numbers.
 TEST(Encoder, ReadsTheFilesOfItsHeads) {
   const Folder folder;

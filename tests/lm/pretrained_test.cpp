@@ -169,6 +169,21 @@ TEST(Pretrained, EndIdsComeFromBothConfigs) {
   expect_error(Kind::data, {"eos_token_id"}, [&] { open_pretrained(folder); });
 }
 
+// A folder's model is the same by the name of its file.
+TEST(Pretrained, AFileHasWhatTheFolderSaysBesideIt) {
+  const Folder folder;
+  copy_model("llama", folder);
+  const auto file = folder / "model.safetensors";
+  EXPECT_EQ(open_pretrained(file).config.end_ids, open_pretrained(folder).config.end_ids);
+  write(folder / "generation_config.json", R"({"eos_token_id": [3, 5]})");
+  EXPECT_EQ(open_pretrained(file).config.end_ids, (std::vector<std::int64_t>{3, 5}));
+  write(folder / "generation_config.json", R"({"num_beams": 4})");
+  expect_error(Kind::data, {"num_beams"}, [&] { open_pretrained(file); });
+  write(folder / "generation_config.json", "{}");
+  write(folder / "adapter_config.json", "{}");
+  expect_error(Kind::data, {"without an adapter"}, [&] { open_pretrained(file); });
+}
+
 TEST(Pretrained, SettingsOfGenerationAreKnownOrRefused) {
   const Folder folder;
   copy_model("llama", folder);
