@@ -104,7 +104,8 @@ std::int64_t longest(const files::path& folder) {
   const std::string source = io::source_name(config), text = json_in(config);
   const io::Origin origin{kLoadEncoder, source};
   const io::JsonObject json(std::string_view(text), origin);
-  const auto most = json.number("model_max_length", static_cast<double>(kNoLongest), 2, 1e300);
+  const char* const key = json.has("model_max_length") ? "model_max_length" : "max_len";  // as transformers does
+  const auto most = json.number(key, static_cast<double>(kNoLongest), 2, 1e300);
   return static_cast<std::int64_t>(std::min(most, static_cast<double>(kNoLongest)));
 }
 

@@ -203,6 +203,11 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   cut_at(R"({"max_seq_length": 1})");
   expect_error(Kind::data, {"max_seq_length to be at least 2"}, [&] { embedding_settings(folder); });
   cut_at("{}");
+  const auto tokenizer = [&](const char* json) { io::save_text(folder / "tokenizer_config.json", json); };
+  tokenizer(R"({"max_len": 9})");
+  EXPECT_EQ(embedding_settings(folder).longest, 9);
+  tokenizer(R"({"max_len": 9, "model_max_length": 7})");
+  EXPECT_EQ(embedding_settings(folder).longest, 7);
   pooling(R"({"pooling_mode": "lasttoken"})");
   expect_error(Kind::data, {"pooling_mode", "lasttoken"}, [&] { embedding_settings(folder); });
   pooling(R"({"pooling_mode_mean_tokens": true, "include_prompt": false})");
