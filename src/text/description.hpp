@@ -59,6 +59,7 @@ struct Description {
   bool bytes_decoded = false;      // <0xE2> is a byte when it is decoded
   bool metaspace_decoder = false;  // every ▁ goes from the first token, as the tokenizers package has it
   std::size_t blanks_before = 0;   // taken from a decoded text
+  std::string padding_token{};     // of tokenizer.json, a special one where the files beside it name no other
   bool cut_left = false;           // a text that is too long loses its beginning
   std::optional<Id> end_of_text{};
   std::vector<Id> ends{};  // of what a model writes: the end of a text, of a turn and others

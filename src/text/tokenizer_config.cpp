@@ -106,6 +106,7 @@ void read_named_tokens(const JsonObject& config, const io::Origin& origin, Descr
     const bool named = key.ends_with("_token") && (value.is_string() || value.is_object());
     if (named && config.has(key.c_str())) add(key, value);
   }
+  if (!description.padding_token.empty() && !config.has("pad_token")) add("pad_token", description.padding_token);
   const Json* extra = config.find("extra_special_tokens");
   const Json* older = config.find("additional_special_tokens");  // counts only without the newer key
   for (const Json* more :

@@ -37,6 +37,7 @@ class Reader {
     each("post_processor", "processors", [&](const JsonObject& step) { read_template(step); });
     if (!root_.find("decoder")) origin_.fail("a decoder", "none");
     each("decoder", "decoders", [&](const JsonObject& step) { read_decoder(step); });
+    if (root_.find("padding")) d_.padding_token = part(root_, "padding").text("pad_token", "");
     if (root_.find("truncation")) {
       const JsonObject cut = part(root_, "truncation");
       const std::string side = cut.text("direction", "Right");

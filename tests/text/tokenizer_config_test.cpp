@@ -95,6 +95,29 @@ TEST(TokenizerFiles, ALongTextIsCutWhereTheFilesSay) {
   expect_error(Error::Kind::data, {"direction to be Left or Right", "left"}, [&] { cut(left.dump(), "{}"); });
 }
 
+// As transformers names it, which the tokenizers package alone does not.
+TEST(TokenizerFiles, TheTokenThatFillsUpIsASpecialOne) {
+  nlohmann::json qwen = nlohmann::json::parse(json_of("qwen"));  // "jour" is a token of its vocabulary
+  qwen["padding"] = {
+      {"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_to_multiple_of", nullptr}, {"pad_id", 0},
+      {"pad_type_id", 0},           {"pad_token", "jour"}};
+  const auto is_special = [&](const char* config) {
+    const auto tokenizer = BPETokenizer::parse(qwen.dump(), config);
+    const bool named = tokenizer.named_tokens().contains("pad_token");
+    EXPECT_EQ(named, tokenizer.is_special(*tokenizer.id_of("jour"))) << config;
+    return named;
+  };
+  EXPECT_TRUE(is_special(R"({"eos_token": null})"));
+  EXPECT_FALSE(is_special(R"({"pad_token": null})"));
+  EXPECT_FALSE(is_special(""));
+  const auto other = BPETokenizer::parse(qwen.dump(), R"({"pad_token": "<|im_end|>"})");
+  EXPECT_EQ(other.named_tokens().at("pad_token"), "<|im_end|>");
+  EXPECT_FALSE(other.is_special(*other.id_of("jour")));
+  qwen["padding"]["pad_token"] = "<pad>";
+  expect_error(Error::Kind::data, {"special tokens that tokenizer.json has", "<pad>"},
+               [&] { BPETokenizer::parse(qwen.dump(), "{}"); });
+}
+
 TEST(TokenizerFiles, AConfigThatNamesAnAddedTokenLeavesItsFlags) {
   const std::string json = R"({"version": "1.0", "added_tokens": [{"id": 3, "content": "<x>", "single_word": false,
       "lstrip": true, "rstrip": false, "normalized": false, "special": true}], "decoder": {"type": "Fuse"}, "model": {"type": "BPE",
