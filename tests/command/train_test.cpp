@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/pretrained.hpp"
+#include "attn/train.hpp"
 #include "command/command.hpp"
 
 namespace attn::test {
@@ -333,6 +334,20 @@ TEST_F(TrainTest, Refuses) {
   swapped.replace(swapped.find("\"losses\""), 8, "\"lossez\"");
   write("m.training.safetensors", swapped);
   fails("attn train --text text.txt --out m.safetensors --resume", 3, "losses");
+}
+
+// One who gives --lr alone need not know what else depends on it.
+TEST_F(TrainTest, TheRateFallsToATenthUnlessToldOtherwise) {
+  const auto least = [&](const std::string& flags) {
+    out_of(
+        "attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 --text text.txt --force --out "
+        "m.safetensors " +
+        flags);
+    return TrainCheckpoint::load(path("m.training.safetensors")).config.min_lr;
+  };
+  EXPECT_EQ(least(""), 0.0001);
+  EXPECT_EQ(least("--lr 0.00005"), 0.00005 / 10);
+  EXPECT_EQ(least("--lr 0.00005 --min-lr 0"), 0);
 }
 
 // docs/training.md: the run on the licences that every Debian has. Its first steps, to the loss that the page states.

@@ -49,8 +49,8 @@ constexpr const char* kTrainNotes =
     "more, has for example --layers 6 --heads 6 --width 384 --context 256. Before the first step a trial step is "
     "timed, and a message says how long the run will take.\n\n"
     "With --from a released model is trained further: all of its weights, kept in float32, on texts of --context "
-    "tokens (128, or the model's own context where that is shorter), with its own tokenizer. --lr is then 0.00005 "
-    "and --min-lr a tenth of --lr, unless they are given. --out is a folder, which gets config.json, "
+    "tokens (128, or the model's own context where that is shorter), with its own tokenizer. --lr is then 0.00005, "
+    "unless it is given. --out is a folder, which gets config.json, "
     "model.safetensors and the tokenizer's files, as Hugging Face's libraries read them; the checkpoint in it is "
     "model.training.safetensors. The folder appears with all of its files at once, and --force replaces all of an "
     "older one. The tokenizer of a GGUF file stays in that file: name it by --tokenizer to generate or to resume.\n\n"
@@ -136,7 +136,6 @@ MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& token
                "neither sizes nor dropout beside --from, whose model has its own");
   take_sizes(verb, open_pretrained(flags.from).config, tokenizer, flags.settings.model);
   if (!verb.given("--lr")) flags.settings.train.lr = kRateOfReleased;
-  if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
   return [from = flags.from, precision = flags.settings.model.precision](Generator& rng) {
     return finite(load_language_model(from, DType::f32, precision, rng), from);
   };
@@ -226,6 +225,7 @@ std::unique_ptr<Training> started(const Verb& verb, TrainFlags& flags, const Tra
   flags.settings.model.precision = parse_precision(flags.precision);
   flags.settings.model.gelu = flags.gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
   const MakeModel make = flags.from.empty() ? begin(verb, flags, tokenizer) : go_on_from(verb, flags, tokenizer);
+  if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
   if (!flags.from.empty()) files.set_companions(companions_of(flags));
   return std::make_unique<Training>(flags.settings, flags.text, tokenizer, make, ranks);
 }

@@ -54,6 +54,7 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
         std::string(flag) + (std::is_arithmetic_v<std::remove_reference_t<decltype(value)>> ? " N" : " NAME"), value,
         what);
   });
+  verb.find("--min-lr")->default_is("a tenth of --lr");
   verb.find("--rng")->one_of({"philox", "native", "mkl"});
   verb.find("--dropout")->between(0, 1);
   verb.add_option("--family NAME", settings.family,
