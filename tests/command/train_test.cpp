@@ -1,11 +1,12 @@
 // attn train: that it learns, that a run which is stopped continues bit for bit (tests/kill: one that is killed), what
 // becomes of one that diverges, and what it refuses.
+#include "attn/train.hpp"
+
 #include <array>
 #include <random>
 
 #include "attn/error.hpp"
 #include "attn/pretrained.hpp"
-#include "attn/train.hpp"
 #include "command/command.hpp"
 
 namespace attn::test {
@@ -336,18 +337,19 @@ TEST_F(TrainTest, Refuses) {
   fails("attn train --text text.txt --out m.safetensors --resume", 3, "losses");
 }
 
-// One who gives --lr alone need not know what else depends on it.
-TEST_F(TrainTest, TheRateFallsToATenthUnlessToldOtherwise) {
-  const auto least = [&](const std::string& flags) {
-    out_of(
-        "attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 --text text.txt --force --out "
-        "m.safetensors " +
-        flags);
-    return TrainCheckpoint::load(path("m.training.safetensors")).config.min_lr;
+// One who gives --lr or --steps alone need not know what else depends on them.
+TEST_F(TrainTest, TheScheduleFollowsItsRateAndSteps) {
+  const auto config = [&](const std::string& flags) {
+    out_of("attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --text text.txt --force --until 1 " +
+           flags + " --out m.safetensors");
+    return TrainCheckpoint::load(path("m.training.safetensors")).config;
   };
-  EXPECT_EQ(least(""), 0.0001);
-  EXPECT_EQ(least("--lr 0.00005"), 0.00005 / 10);
-  EXPECT_EQ(least("--lr 0.00005 --min-lr 0"), 0);
+  EXPECT_EQ(config("").min_lr, 0.0001);
+  EXPECT_EQ(config("").warmup, 100);
+  EXPECT_EQ(config("--lr 0.00005").min_lr, 0.00005 / 10);
+  EXPECT_EQ(config("--lr 0.00005 --min-lr 0").min_lr, 0);
+  EXPECT_EQ(config("--steps 50").warmup, 5);
+  EXPECT_EQ(config("--steps 50 --warmup 60").warmup, 60);
 }
 
 // docs/training.md: the run on the licences that every Debian has. Its first steps, to the loss that the page states.

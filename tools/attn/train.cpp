@@ -225,7 +225,9 @@ std::unique_ptr<Training> started(const Verb& verb, TrainFlags& flags, const Tra
   flags.settings.model.precision = parse_precision(flags.precision);
   flags.settings.model.gelu = flags.gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
   const MakeModel make = flags.from.empty() ? begin(verb, flags, tokenizer) : go_on_from(verb, flags, tokenizer);
-  if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
+  TrainConfig& train = flags.settings.train;
+  if (!verb.given("--min-lr")) train.min_lr = train.lr / 10;
+  if (!verb.given("--warmup")) train.warmup = std::min(train.warmup, train.steps / 10);
   if (!flags.from.empty()) files.set_companions(companions_of(flags));
   return std::make_unique<Training>(flags.settings, flags.text, tokenizer, make, ranks);
 }

@@ -55,6 +55,7 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
         what);
   });
   verb.find("--min-lr")->default_is("a tenth of --lr");
+  verb.find("--warmup")->default_is("100, or a tenth of --steps where that is less");
   verb.find("--rng")->one_of({"philox", "native", "mkl"});
   verb.find("--dropout")->between(0, 1);
   verb.add_option("--family NAME", settings.family,
