@@ -20,16 +20,15 @@ def run(*arguments):
 
 @pytest.mark.no_sanitizer
 def test_import_is_quick_and_brings_no_framework():
+    """Modules are counted, not milliseconds, which depend on what else the machine does."""
     code = (
-        "import sys, time; start = time.process_time(); import attn; spent = time.process_time() - start\n"
-        "print(spent); print([m for m in ('numpy', 'torch', 'jax', 'numba', 'typing', 'inspect', 'json', 'html') if m in sys.modules])"
+        f"import sys; sys.path[:0] = {sys.path!r}; before = set(sys.modules); import attn\n"
+        "print(*[name for name in sys.modules if name not in before])"
     )
-    times = []
-    for _ in range(5):
-        spent, modules = run("-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}").stdout.splitlines()
-        assert modules == "[]"
-        times.append(float(spent))
-    assert min(times) < 0.05
+    found = run("-S", "-c", code).stdout.split()
+    frameworks = {"numpy", "torch", "jax", "numba", "typing", "inspect", "json", "html"}
+    assert "attn" in found and not frameworks & set(found)
+    assert len([name for name in found if not name.startswith("attn")]) <= 30, found
 
 
 def test_version_and_names():
