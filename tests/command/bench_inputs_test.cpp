@@ -64,7 +64,7 @@ TEST_P(BenchNumbers, AreWhatTheRowNames) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, BenchNumbers, testing::Values(DType::f32, DType::bf16, DType::f16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         [](const auto& dtype) { return std::string(name(dtype.param)); });
 
 }  // namespace
 }  // namespace attn::test
