@@ -57,10 +57,5 @@ TEST_F(Embed, ATextWithoutTokensIsNamed) {
   refused(texts + "a b ' '", 3, {"[TEXT]", "none in text 3, ' '"});
 }
 
-TEST_F(Embed, AFolderWithoutAModelIsTold) {
-  std::filesystem::create_directory(path("empty"));
-  refused("attn embed --model empty a", 3, {"[--model]", "a model at empty: a folder with config.json", "empty"});
-}
-
 }  // namespace
 }  // namespace attn::test

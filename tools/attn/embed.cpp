@@ -9,7 +9,6 @@
 #include "common/json.hpp"
 #include "common/table.hpp"
 #include "common/terminal.hpp"
-#include "common/text_model.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
 #include "report/figure/text.hpp"
@@ -118,7 +117,6 @@ std::string text_of(const std::vector<std::string>& texts, const Tensor& vectors
 void embed(const EmbedFlags& flags) {
   const std::vector<std::string> texts = texts_of(flags);
   if (texts.empty()) refuse("TEXT", "at least one text, or --lines with one", "none");
-  require_model("--model", flags.model);
   Encoder encoder = load_encoder(flags.model);
   const BPETokenizer tokenizer = BPETokenizer::load(flags.tokenizer.empty() ? flags.model : flags.tokenizer);
   if (tokenizer.vocab_size() > encoder.config().model.vocab_size) {
