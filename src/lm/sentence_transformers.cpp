@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attn/encoder.hpp"
+#include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "io/file.hpp"
 #include "io/json_object.hpp"
