@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <thread>
 
 #include "kernels/backward_case.hpp"
@@ -38,6 +40,33 @@ void run(std::int64_t tasks, std::size_t scratch_bytes, const Order& how, const 
   for (std::thread& thread : threads) thread.join();
 }
 
+// A result amid numbers that its kernel does not own: those keep their bits, or a task has written past its rows or
+// columns. They are -0, which is another number as soon as a zero is added to it.
+class Amid {
+ public:
+  Amid(Random& random, const Shape& shape, DType dtype, double begin)
+      : all_(layout(random, {shape[0], shape[1], shape[2] + 2 * kMargin, shape[3] + 2 * kMargin}, dtype)) {
+    all_.fill(-0.0);
+    own = all_.slice(2, kMargin, kMargin + shape[2]).slice(3, kMargin, kMargin + shape[3]);
+    own.fill(begin);
+  }
+  // What was written is taken out of it.
+  Tensor taken() const {
+    Tensor result = own.clone();
+    own.fill(-0.0);
+    const Tensor left = all_.to(DType::f32).contiguous();
+    EXPECT_TRUE(std::all_of(left.data<float>(), left.data<float>() + left.numel(),
+                            [](float x) { return x == 0 && std::signbit(x); }))
+        << "written beside a result " << result.shape().str();
+    return result;
+  }
+  Tensor own;
+
+ private:
+  static constexpr std::int64_t kMargin = 17;  // rows and columns: more than a vector has, of any unit
+  Tensor all_;
+};
+
 struct Forward {
   Tensor output, lse;
 };
@@ -66,19 +95,18 @@ inline AttentionGradient backward(const kernels::Kernels& kernels, const Case& c
                                   const Order& how = {}) {
   const kernels::Problem p = problem(c);
   Random random(7);
-  const auto poisoned = [&](const Tensor& like) {
-    const Tensor t = layout(random, like.shape(), like.dtype());
-    t.fill(std::numeric_limits<double>::quiet_NaN());
-    return t;
+  const auto unwritten = [&](const Tensor& like) {
+    return Amid(random, like.shape(), like.dtype(), std::numeric_limits<double>::quiet_NaN());
   };
-  AttentionGradient out{poisoned(c.q), poisoned(c.k), poisoned(c.v), {}};
-  kernels::BackwardResult result{rows(out.q), rows(out.k), rows(out.v), p.element};
+  const Amid dq = unwritten(c.q), dk = unwritten(c.k), dv = unwritten(c.v);
+  kernels::BackwardResult result{rows(dq.own), rows(dk.own), rows(dv.own), p.element};
   bool finite = true;
   result.finite = &finite;
+  std::optional<Amid> d_bias;
   if (c.bias.defined()) {
-    out.bias = Tensor::zeros(c.bias.shape());
-    const auto g = grid<float>(out.bias, c);
-    result.bias = out.bias.data<float>();
+    d_bias.emplace(random, c.bias.shape(), DType::f32, 0);
+    const auto g = grid<float>(d_bias->own, c);
+    result.bias = d_bias->own.data<float>();
     result.bias_batch = g.batch, result.bias_head = g.head, result.bias_query = g.query, result.bias_key = g.key;
   }
   const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>(), p.tq};
@@ -90,6 +118,7 @@ inline AttentionGradient backward(const kernels::Kernels& kernels, const Case& c
       plan.kernel->run(p, plan, in, result, phase, task, shared.data.get(), scratch);
     });
   }
+  const AttentionGradient out{dq.taken(), dk.taken(), dv.taken(), d_bias ? d_bias->taken() : Tensor{}};
   EXPECT_EQ(finite, all_finite(out.q) && all_finite(out.k) && all_finite(out.v)) << c.str();
   return out;
 }
