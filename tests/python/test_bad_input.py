@@ -276,7 +276,6 @@ def test_whole_numbers_are_told_how_to_become_floating(call):
     (lambda: MODULE.train("no"), r"\[train\] expected mode as True or False; found str"),
     (lambda: attn.report(MODULE, X, live="no"), r"\[report\] expected live as True or False; found str"),
     (lambda: MODULE.backward(None), r"\[module\] expected the output's gradient as an array .*; found NoneType"),
-    (lambda: MODULE.train("no"), r"\[train\] expected mode as True or False; found str"),
     (lambda: MODULE.load_state_dict(3), r"\[load_state_dict\] expected state as a dict of .*; found int"),
     (lambda: MODULE.load_state_dict({1: X}), r"\[load_state_dict\] expected .*; found dict with other keys"),
     (lambda: attn.CausalAttention(2, 2, 2, 0.0, generator=3), r"\[CausalAttention\] .* generator as .*; found int"),
