@@ -46,14 +46,6 @@ std::unique_ptr<distributed::GradientSum> gradient_sum(const TrainConfig& config
                                       .weights = weights});
 }
 
-// A seed for each group of a step (the last function of SplitMix64, Steele et al. 2014).
-std::uint64_t mixed(std::uint64_t key, std::int64_t group) {
-  std::uint64_t z = key + 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(group) + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 bool same(const Tensor& a, const Tensor& b) {
   return std::equal(a.data<std::int64_t>(), a.data<std::int64_t>() + a.numel(), b.data<std::int64_t>());
 }
@@ -99,8 +91,8 @@ Trainer::Step Trainer::gradients() {
   return step;
 }
 
-// The mean loss. Each group of texts has a stream of dropout of its own, whose seeds come of one number of the batches'
-// stream. A model that drops nothing takes none.
+// The mean loss. Each group of texts has a stream of dropout of its own, whose seed is the next one after that of the
+// group before; the first is a number of the batches' stream. A model that drops nothing takes none.
 double Trainer::gradients_by_groups(const TrainBatch& batch) {
   const Tensor before = rng_.state();
   const std::uint64_t key = rng_.next_u64();
@@ -109,7 +101,7 @@ double Trainer::gradients_by_groups(const TrainBatch& batch) {
   std::vector<double> losses;
   bool drops = false;
   for (std::int64_t g = own.first; g < own.last; ++g) {
-    dropout_.manual_seed(mixed(key, g));
+    dropout_.manual_seed(key + static_cast<std::uint64_t>(g));
     const Tensor seeded = dropout_.state();
     const auto of_group = [&](const Tensor& t) { return t.slice(0, g * texts, (g + 1) * texts); };
     const TrainBatch rows = share_->of({of_group(batch.ids), of_group(batch.targets)});

@@ -107,6 +107,26 @@ TEST(Trainer, AModelThatDropsNothingTakesNoNumberOfTheBatches) {
   }
 }
 
+// Of one text over and over, a model that stays as it is loses what its dropout makes of it. The mean over n groups
+// whose streams have nothing to do with each other deviates by a root of n less than one group's.
+TEST(Trainer, GroupsDropOnTheirOwn) {
+  const TrainText same(std::vector<std::int64_t>(600, 5), kContext);
+  const auto deviation = [&](std::int64_t groups) {
+    TrainConfig config = reproducible();
+    config.steps = 60, config.warmup = 0, config.batch = groups, config.lr = config.min_lr = 1e-12;
+    Generator rng(7, DropoutFlavour::philox);
+    const auto model = gpt(rng, 0.3);
+    Trainer trainer(*model, rng, same, config);
+    trainer.run();
+    double sum = 0, squares = 0;
+    for (const double loss : trainer.losses()) sum += loss / 60, squares += loss * loss / 60;
+    return std::sqrt(squares - sum * sum);
+  };
+  const double alone = deviation(1);
+  EXPECT_GT(alone, 1e-3);
+  EXPECT_NEAR(deviation(16), alone / 4, alone / 8);
+}
+
 // To a model of zeros all tokens are equally likely, however batches and the texts of a validation are shared out.
 TEST(Trainer, LossesOfAModelOfZerosAreTheLogarithmOfItsVocabulary) {
   const TrainText text = text_of();
