@@ -59,6 +59,26 @@ TEST(Distributed, UlyssesHasTheBitsOfOneProcess) {
   on_ranks(12, [](std::mt19937& rng, Transport& t) { check_case(t, random_case(rng, t.size()), Scheme::ulysses); });
 }
 
+// A case in seven is packed, and some of those are refused: these are not.
+Case packed_case(std::mt19937& rng, int ranks) {
+  while (true) {
+    Case c = random_case(rng, ranks);
+    const AttentionOptions& o = c.in.options;
+    const Mask& mask = o.mask;
+    if (!mask.query_starts.defined() || mask.block_keep.defined()) continue;
+    const bool by_position =
+        mask.is_causal || mask.has_window() || o.alibi_slopes.defined() || o.relative_bias.table.defined();
+    if (!by_position || identical(mask.query_starts, mask.key_starts)) return c;
+  }
+}
+
+TEST(Distributed, PackedSequencesAreThoseOfTheWhole) {
+  on_ranks(5, [](std::mt19937& rng, Transport& t) {
+    const Case c = packed_case(rng, t.size());
+    for (const Scheme scheme : {Scheme::ring, Scheme::gather, Scheme::ulysses}) check_case(t, c, scheme);
+  });
+}
+
 TEST(Distributed, DecodeIsTheWhole) {
   on_ranks(12, [](std::mt19937& rng, Transport& t) { check_decode(t, rng); });
 }
