@@ -284,6 +284,32 @@ TEST(Report, PrincipalAxes) {
   });
 }
 
+// However much smaller a direction is than the one before it: an axis of length 1, or none, at right angles to the
+// others.
+TEST(Report, PrincipalAxesAreAtRightAngles) {
+  for_seeds(60, [](std::mt19937& rng) {
+    const std::int64_t n = pick(rng, 2, 40), d = chance(rng, 0.2) ? 400 : pick(rng, 4, 12), rank = pick(rng, 1, 4);
+    const double falls = std::pow(10, -static_cast<double>(pick(rng, 0, 9)));
+    const Tensor x = Tensor::zeros({n, d}, DType::f64);
+    for (std::int64_t r = 0; r < rank; ++r) {
+      const Tensor along = test::normal(rng, {n, 1}), direction = test::normal(rng, {1, d});
+      for (std::int64_t i = 0; i < x.numel(); ++i) {
+        x.data<double>()[i] +=
+            along.at({i / d, 0}) * direction.at({0, i % d}) * std::pow(falls, static_cast<double>(r));
+      }
+    }
+    const Tensor axes = report_page::principal_axes(x).axes;
+    for (std::int64_t a = 0; a < 3; ++a) {
+      for (std::int64_t b = 0; b <= a; ++b) {
+        double product = 0;
+        for (std::int64_t k = 0; k < d; ++k) product += axes.at({k, a}) * axes.at({k, b});
+        if (a == b && product == 0) continue;
+        EXPECT_NEAR(product, a == b ? 1 : 0, 1e-12) << "axes " << a << " and " << b << ", falling by " << falls;
+      }
+    }
+  });
+}
+
 TEST(Report, HeadScores) {
   const auto uniform = report_page::head_scores(Tensor::full({4, 4}, 0.25));
   EXPECT_NEAR(uniform.entropy, std::log(4.0), 1e-12);
