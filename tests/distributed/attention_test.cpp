@@ -299,5 +299,26 @@ TEST(Distributed, TheCostModelChoosesByBytesAndHeads) {
   EXPECT_EQ(dist::estimate(p, options).scheme, Scheme::ulysses);  // the only one that can
 }
 
+// docs/distributed.md: the seconds of a network that costs nothing are those of the products, and of products that cost
+// nothing those of the bytes and messages. The last rank of a causal text that is cut in order is the busiest in all.
+TEST(Distributed, SecondsAreThoseOfProductsOrOfBytesAndMessages) {
+  const Layout even = Layout::even(1 << 12, 4), zigzag = Layout::zigzag(1 << 12, 4);
+  for (const Layout& layout : {even, zigzag}) {
+    const dist::Problem p{1, 8, 8, 64, 64, DType::f32, layout, layout};
+    for (const Scheme scheme : {Scheme::ring, Scheme::gather, Scheme::ulysses}) {
+      dist::Options options{.scheme = scheme};
+      options.attention.mask.is_causal = true;
+      options.costs = {.bytes_per_second = 1e300, .latency = 0, .flops_per_second = 1e9};
+      const dist::Estimate computing = dist::estimate(p, options);
+      EXPECT_NEAR(computing.seconds, computing.flops / 1e9, 1e-9 * computing.seconds) << dist::name(scheme);
+      options.costs = {.bytes_per_second = 1e6, .latency = 0.125, .flops_per_second = 1e300};
+      const dist::Estimate sending = dist::estimate(p, options);
+      EXPECT_NEAR(sending.seconds, sending.bytes / 1e6 + 0.125 * sending.messages, 1e-9 * sending.seconds)
+          << dist::name(scheme);
+      EXPECT_GT(sending.messages, 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attn::test
