@@ -63,6 +63,7 @@ def test_arrays_and_words():
     text = attn.explain(module, x, tokens=WORDS[:4])
     assert text.startswith('multihead: what query 2 "cat" attends to, in head 1 of 2\nInput: x, (2, 4, 6); the first')
     assert text == attn.explain(module, x, query=1, head=0, tokens=WORDS[:4])
+    assert repr(text) == str(text)  # so that a notebook shows it as it is
     weights = module.steps(x)["weights"][0, 0, 1]
     assert f"{weights[0]:.4f}" in text
     assert "query 1" in attn.explain(module, x[0, :1]).splitlines()[0]
