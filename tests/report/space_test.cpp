@@ -37,6 +37,19 @@ TEST(Space, ThreeDimensionsAsInTheNotebooks) {
   for (const char* text : {"X", "Y", "Z", "0", "1"}) EXPECT_THAT(arrows.texts(), Contains(text));
   const Document dots(fig::space(sets, {.arrows = false}));
   EXPECT_EQ(dots.all("circle").size(), 6u);
+  // A dot stands on a stem, which ends at the dot; an arrow comes from the origin, and has none.
+  const auto stems = [](const Document& d) {
+    std::set<std::pair<double, double>> ends;
+    for (const auto& line : d.all("line")) {
+      if (line.attributes.contains("stroke-dasharray") && line.attributes.at("stroke-dasharray") == "2 3")
+        ends.emplace(line.number("x2"), line.number("y2"));
+    }
+    return ends;
+  };
+  std::set<std::pair<double, double>> places;
+  for (const auto& dot : dots.all("circle")) places.emplace(dot.number("cx"), dot.number("cy"));
+  EXPECT_EQ(stems(dots), places);
+  EXPECT_TRUE(stems(arrows).empty());
 }
 
 // Seen straight from above, x grows to the right and y upwards: the places of tips are known by hand.
