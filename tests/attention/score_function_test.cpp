@@ -163,6 +163,29 @@ TEST(ScoreFunction, NanAndInfinityStayInTheirRow) {
   }
 }
 
+// Also where rows are computed one by one, in double: a function may look its keys up in a table of its own.
+TEST(ScoreFunction, IsAskedOfTheCallsOwnQueriesAndKeysAlone) {
+  for (const double size : {1.0, 3e38, kInf, kNan}) {
+    for (const bool causal : {false, true}) {
+      std::mt19937 rng(3);
+      Tensor q = uniform(rng, {2, 2, 5, 8}, DType::f32);
+      const Tensor k = uniform(rng, {2, 2, 7, 8}, DType::f32);
+      q.set({1, 1, 3, 2}, size);
+      std::atomic<int> asked = 0, outside = 0;
+      AttentionOptions options;
+      options.mask.is_causal = causal;
+      options.score_function = plus([&](auto b, auto h, auto i, auto j) {
+        ++asked, outside += b < 0 || b >= 2 || h < 0 || h >= 2 || i < 0 || i >= 5 || j < 0 || j >= 7;
+        return 0.0;
+      });
+      const AttentionResult result = attention(q, k, k, options);
+      attention_backward(q, q, k, k, options, result);
+      EXPECT_GT(asked, 0);
+      EXPECT_EQ(outside, 0) << size;
+    }
+  }
+}
+
 TEST(ScoreFunction, ThatForbidsEverythingGivesZerosAndNoGradient) {
   std::mt19937 rng(1);
   const Tensor x = uniform(rng, {1, 2, 40, 8}, DType::f32);

@@ -35,6 +35,19 @@ TEST(Hybrid, LayersHaveTheHeadsOfTheModel) {
   }
 }
 
+// Layers of states have as many as the family says, or as the model has; those of softmax have the model's.
+TEST(Hybrid, EachKindOfLayerHasItsOwnHeads) {
+  LanguageModelConfig config;
+  config.heads = 4;
+  config.layers = {LayerConfig{.mixer = Mixer::gated_delta}, LayerConfig{.mixer = Mixer::softmax}};
+  const auto heads = [&] { return std::vector{config.heads_of(0), config.heads_of(1), config.most_heads()}; };
+  EXPECT_EQ(heads(), (std::vector<std::int64_t>{4, 4, 4}));
+  config.gated_delta.emplace().value_heads = 6;
+  EXPECT_EQ(heads(), (std::vector<std::int64_t>{6, 4, 6}));
+  config.gated_delta->value_heads = 2;
+  EXPECT_EQ(heads(), (std::vector<std::int64_t>{2, 4, 4}));
+}
+
 TEST(Hybrid, ACacheGivesTheLogitsOfTheWholeText) {
   GPT model = hybrid();
   const Tensor ids = some_ids(2, 30), whole = model.forward(ids);
