@@ -50,6 +50,9 @@ TEST(Space, ThreeDimensionsAsInTheNotebooks) {
   for (const auto& dot : dots.all("circle")) places.emplace(dot.number("cx"), dot.number("cy"));
   EXPECT_EQ(stems(dots), places);
   EXPECT_TRUE(stems(arrows).empty());
+  const Document nowhere(fig::space({{"v", Tensor::of({{0, 0, 0}, {1, 1, 1}}), {}}}));  // an arrow without a length
+  EXPECT_EQ(nowhere.all("circle").size(), 1u);
+  EXPECT_TRUE(stems(nowhere).empty());
 }
 
 // Seen straight from above, x grows to the right and y upwards: the places of tips are known by hand.
