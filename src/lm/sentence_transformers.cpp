@@ -16,7 +16,13 @@ namespace {
 
 namespace files = std::filesystem;
 
-// The keys of sentence_bert_config.json and config_sentence_transformers.json.
+// What a Transformer's own file may be called: the first of these that says anything counts.
+constexpr std::array<std::string_view, 7> kSentenceConfigs{
+    "sentence_bert_config.json",      "sentence_roberta_config.json", "sentence_distilbert_config.json",
+    "sentence_camembert_config.json", "sentence_albert_config.json",  "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json"};
+
+// The keys of these files and of config_sentence_transformers.json.
 constexpr std::array<io::PassedOver, 6> kSentencePassedOver{
     {{"__version__ similarity_fn_name prompts", "", "who made the files, and what is chosen by name alone"},
      {"do_lower_case", "[false]", "texts are taken as they stand"},
@@ -96,10 +102,14 @@ Pooling pooling_of(const io::JsonObject& json) {
 // Returns where sentence-transformers cuts texts: what its own file says, or else what the tokenizer's does.
 std::int64_t longest(const files::path& folder) {
   std::int64_t tokens = 0;
-  read_if_there(folder / "sentence_bert_config.json", kSentencePassedOver, [&](const io::JsonObject& json) {
-    tokens = json.size("max_seq_length", 0);
-    if (tokens == 1) json.wrong("max_seq_length", "at least 2, for the marks around a text", tokens);
-  });
+  bool said = false;
+  for (auto name = kSentenceConfigs.begin(); !said && name != kSentenceConfigs.end(); ++name) {
+    read_if_there(folder / *name, kSentencePassedOver, [&](const io::JsonObject& json) {
+      said = !json.json().empty();
+      tokens = json.size("max_seq_length", 0);
+      if (tokens == 1) json.wrong("max_seq_length", "at least 2, for the marks around a text", tokens);
+    });
+  }
   const files::path config = folder / "tokenizer_config.json";
   if (tokens > 0 || !files::exists(config)) return tokens > 0 ? tokens : kNoLongest;
   const std::string source = io::source_name(config), text = json_in(config);

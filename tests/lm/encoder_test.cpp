@@ -202,7 +202,18 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   EXPECT_EQ(embedding_settings(folder).longest, 2);
   cut_at(R"({"max_seq_length": 1})");
   expect_error(Kind::data, {"max_seq_length to be at least 2"}, [&] { embedding_settings(folder); });
+  // Its name was that of the kind of model once. The first of these files that says anything counts.
   cut_at("{}");
+  io::save_text(folder / "sentence_xlnet_config.json", R"({"max_seq_length": 5})");
+  EXPECT_EQ(embedding_settings(folder).longest, 5);
+  io::save_text(folder / "sentence_xlm-roberta_config.json", R"({"max_seq_length": 4, "do_lower_case": true})");
+  expect_error(Kind::data, {"do_lower_case"}, [&] { embedding_settings(folder); });
+  io::save_text(folder / "sentence_roberta_config.json", R"({"max_seq_length": 3})");
+  EXPECT_EQ(embedding_settings(folder).longest, 3);
+  cut_at(R"({"do_lower_case": false})");
+  EXPECT_GT(embedding_settings(folder).longest, 5);
+  for (const char* kind : {"bert", "roberta", "xlm-roberta", "xlnet"})
+    fs::remove(folder / ("sentence_" + std::string(kind) + "_config.json"));
   const auto tokenizer = [&](const char* json) { io::save_text(folder / "tokenizer_config.json", json); };
   tokenizer(R"({"max_len": 9})");
   EXPECT_EQ(embedding_settings(folder).longest, 9);
