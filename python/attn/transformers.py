@@ -16,7 +16,13 @@ import torch
 import transformers.utils
 from torch.utils._pytree import tree_map_only
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, causal_mask_function, sdpa_mask
+from transformers.masking_utils import (
+    AttentionMaskInterface,
+    bidirectional_mask_function,
+    causal_mask_function,
+    eager_mask,
+    sdpa_mask,
+)
 
 from attn._recurrent_families import use_recurrences
 from attn.torch import scaled_dot_product_attention
@@ -268,27 +274,30 @@ def _pattern(function: Any) -> tuple[bool, int | None, Any] | None:
     return None
 
 
-_FILES: dict[type, str | None] = {}
+_FILES: dict[type, tuple[str | None, bool]] = {}
 
 
 @torch.compiler.assume_constant_result
-def _own_attention(config: type) -> str | None:
-    """The file of a config's models that makes masks for attention of its own, such as modeling_bloom; None: there is none."""
+def _own_attention(config: type) -> tuple[str | None, bool]:
+    """The file of a config's models that makes masks for attention of its own alone, such as modeling_bloom, or None; and
+    whether a file that knows the interface, too, may have layers beside it, as modeling_git."""
     if config not in _FILES:
-        _FILES[config] = _file_with_its_own(config)
+        _FILES[config] = _files_with_their_own(config)
     return _FILES[config]
 
 
-def _file_with_its_own(config: type) -> str | None:
+def _files_with_their_own(config: type) -> tuple[str | None, bool]:
     package, _, _ = config.__module__.rpartition(".")
+    mixed = False
     for name, module in list(sys.modules.items()):
-        if not name.startswith(f"{package}.modeling_") or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+        made = vars(module) if name.startswith(f"{package}.modeling_") else {}
+        if any(getattr(value, "_supports_attention_backend", False) is True for value in made.values()):
             continue
-        made = vars(module)
-        hands_on = any(getattr(value, "_supports_attention_backend", False) is True for value in made.values())
-        if not hands_on and any(value.startswith("create_") and value.endswith("_mask") for value in made):
-            return name.rpartition(".")[2]
-    return None
+        if any(value.startswith("create_") and value.endswith("_mask") for value in made):
+            if "ALL_ATTENTION_FUNCTIONS" not in made:
+                return name.rpartition(".")[2], False
+            mixed = True
+    return None, mixed
 
 
 def mask(
@@ -298,7 +307,8 @@ def mask(
 ) -> Any:  # fmt: skip
     """The mask as for "sdpa", but what parameters say is not written out. A ValueError for a model with attention of its
     own, which would take it for another kind."""
-    if own := _own_attention(type(rest.get("config"))):
+    own, mixed = _own_attention(type(rest.get("config")))
+    if own:
         raise ValueError(
             "[attn.transformers] expected a model whose attention goes by transformers' interface; found one with its own, "
             f"in {own}; {_EAGER}"
@@ -328,7 +338,8 @@ def mask(
             return LazyMask.of((batch_size, 1, q_length, kv_length), reach, seen, causal=bool(causal), sequences=sequences,
                                filled=filled)  # fmt: skip
         attention_mask = local_size = None
-    return sdpa_mask(
+    write: Any = eager_mask if mixed else sdpa_mask  # numbers are right for layers that add them to scores, too
+    return write(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function=mask_function, attention_mask=attention_mask,
         local_size=local_size, allow_is_causal_skip=allow_is_causal_skip and q_length == 1,
         allow_is_bidirectional_skip=allow_is_bidirectional_skip, **rest,

@@ -47,6 +47,25 @@ def test_models_that_are_as_old_and_go_by_the_interface(name):
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_model_of_which_some_layers_go_by_the_interface(wrapped):
+    """GIT's pictures do, and its words are beside it, behind a mask that no parameters say."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 40}
+    vision = {**sizes, "image_size": 16, "patch_size": 8, "projection_dim": 8}
+    config = transformers.GitConfig(
+        vocab_size=60, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, vision_config=vision, **sizes
+    )
+    model, found = transformers.GitForCausalLM(config).eval(), []
+    inputs = {"input_ids": torch.randint(4, 60, (2, 6)), "pixel_values": torch.randn(2, 3, 16, 16)}
+    for implementation in ("eager", "attn"):
+        model.set_attn_implementation(implementation)
+        torch._dynamo.reset()
+        call = torch.compile(model, backend="eager") if wrapped else model
+        with torch.no_grad():
+            found.append(call(**inputs).logits)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 def test_a_mask_is_not_added_to_scores():
     seen = torch.tensor([[0, 1, 1, 1]])
     mask = attn.transformers.mask(1, 4, 4, attention_mask=seen)
