@@ -89,10 +89,10 @@ struct AttentionOptions {
   std::optional<double> scale = {};   // default 1/sqrt(d); 0, or of magnitude at least 2^-100 and softcap / 2^110
   double softcap = 0;                 // 0 = none; from 2^-64 to 2^64, scores become cap · tanh(scores / cap)
   ScoreFunction score_function = {};  // the user's own, after the softcap and before biases and masks
-  // ALiBi (Press et al. 2022): float32 (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
+  // ALiBi (Press et al. 2022): floating (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
   Tensor alibi_slopes = {};
   RelativeBias relative_bias = {};  // by buckets of distances, learned
-  // Attention sinks (Xiao et al. 2024): float32 (hq), one more score a head that takes weight but has no value.
+  // Attention sinks (Xiao et al. 2024): floating (hq), one more score a head that takes weight but has no value.
   Tensor sinks = {};
   double dropout = 0;  // probability in [0, 1] that a weight is dropped
   // With dropout > 0 one of these: which weights are kept, boolean, broadcastable to (b, h, tq, tk); or the key of
@@ -117,8 +117,8 @@ struct AttentionOptions {
 };
 
 struct AttentionResult {
-  Tensor output;        // (b, hq, tq, dv)
-  Tensor lse;           // (b, hq, tq) log Σ exp of the masked scores and the sink; -inf where there is nothing to sum
+  Tensor output = {};   // (b, hq, tq, dv)
+  Tensor lse = {};      // (b, hq, tq) log Σ exp of the masked scores and the sink; -inf where there is nothing to sum
   Tensor weights = {};  // (b, hq, tq or n, tk) before dropout, if asked for
 };
 
@@ -138,7 +138,7 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
 AttentionResult merge(std::span<const Tensor> outputs, std::span<const Tensor> lses, std::optional<DType> dtype = {});
 
 struct AttentionGradient {
-  Tensor q, k, v;
+  Tensor q = {}, k = {}, v = {};
   Tensor bias = {};           // when options.mask.bias is defined, in its own (broadcast) shape
   Tensor sinks = {};          // when options.sinks is defined
   Tensor relative_bias = {};  // of the table, when it is defined

@@ -16,7 +16,8 @@ namespace attn {
 class Tokenizer;
 
 struct ChatMessage {
-  std::string role, content;  // roles are those of the template, such as "system", "user", "assistant" and "tool"
+  std::string role = {};  // one of the template's, such as "system", "user", "assistant" and "tool"
+  std::string content = {};
 };
 
 struct ChatOptions {

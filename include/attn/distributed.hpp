@@ -179,7 +179,7 @@ struct Estimate {
 struct Problem {
   std::int64_t batch = 1, query_heads = 1, key_heads = 1, depth = 1, value_depth = 1;
   DType dtype = DType::f32;
-  Layout queries, keys;
+  Layout queries = {}, keys = {};
 };
 
 // Estimates the forward pass. For `automatic` it takes the scheme of least seconds. Throws Error (argument) where the

@@ -43,7 +43,7 @@ struct Edit {
   // the feed-forward has "added", the block "inputs" and "output".
   enum class Of { trace, attention, feed_forward, block };
   Of of = Of::trace;
-  std::string step;
+  std::string step = {};
   std::int64_t layer = 0;
   std::optional<std::int64_t> head = {};  // of a step that has heads; none: all of it
   std::string from = {};  // an earlier step of the same part, whose value takes the place of `step`'s before the change

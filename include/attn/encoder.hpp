@@ -15,8 +15,8 @@
 namespace attn {
 
 struct EncoderConfig {
-  LanguageModelConfig model;     // its blocks, without a causal mask, and its embeddings
-  std::int64_t token_types = 2;  // rows of a table that is added to the embedding; texts here are all of type 0
+  LanguageModelConfig model = {};  // its blocks, without a causal mask, and its embeddings
+  std::int64_t token_types = 2;    // rows of a table that is added to the embedding; texts here are all of type 0
 };
 
 // config.json of the family bert → what it describes, with the defaults of transformers' BertConfig. Throws Error

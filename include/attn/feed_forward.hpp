@@ -21,7 +21,7 @@ Tensor gelu_backward(const Tensor& dy, const Tensor& x, Activation form = Activa
 // Returns activation(gate) · up, element by element. Both are float32 or both bfloat16, and of one shape.
 Tensor gated(const Tensor& gate, const Tensor& up, Activation activation);
 struct GatedGradient {
-  Tensor gate, up;
+  Tensor gate = {}, up = {};
 };
 GatedGradient gated_backward(const Tensor& dy, const Tensor& gate, const Tensor& up, Activation activation);
 
@@ -36,7 +36,7 @@ struct FeedForwardConfig {
 
 // These are the names of its layers in files.
 struct FeedForwardNames {
-  std::string_view gate, up, down;
+  std::string_view gate = {}, up = {}, down = {};
 };
 
 // Computes down(gelu(up(x))), or with a gate down(activation(gate(x)) · up(x)), the gated linear units of Shazeer 2020.

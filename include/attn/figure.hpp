@@ -31,15 +31,15 @@ enum class Scale { automatic, linear, log, row, diverging };
 // ---- attention weights, and other matrices ----------------------------------------------
 
 struct Options {
-  std::string title;
-  std::vector<std::string> tokens;      // of the queries: one a row; none: numbers from 1
-  std::vector<std::string> key_tokens;  // of the keys: one a column; none: `tokens` where there are as many
-  Tensor keep;                          // boolean (tq, tk), false where a key is masked; undefined: nothing is
+  std::string title = {};
+  std::vector<std::string> tokens = {};      // of the queries: one a row; none: numbers from 1
+  std::vector<std::string> key_tokens = {};  // of the keys: one a column; none: `tokens` where there are as many
+  Tensor keep = {};                          // boolean (tq, tk), false where a key is masked; undefined: nothing is
   Scale scale = Scale::automatic;
   Colours colours = Colours::viridis;
   std::string rows = "queries", columns = "keys", values = "weight";  // names of the axes and of the legend
-  std::int64_t max_cells = 128;       // along a side; longer ones are pooled, each cell the largest of its block
-  std::optional<std::int64_t> query;  // lines(): those of this row alone, from 0
+  std::int64_t max_cells = 128;            // along a side; longer ones are pooled, each cell the largest of its block
+  std::optional<std::int64_t> query = {};  // lines(): those of this row alone, from 0
 };
 
 // All three: any dtype; colours for finite values on a scale that the legend names; masked cells, NaN and -inf hatched,
@@ -57,13 +57,13 @@ std::string lines(const Tensor& weights, const Options& options = {});
 // ---- vectors ------------------------------------------------------------------------------
 
 struct Points {
-  std::string name;  // "inputs", "context"
-  Tensor vectors;    // (n, d)
-  std::vector<std::string> labels;
+  std::string name = {};  // "inputs", "context"
+  Tensor vectors = {};    // (n, d)
+  std::vector<std::string> labels = {};
 };
 
 struct SpaceOptions {
-  std::string title;
+  std::string title = {};
   bool arrows = true;                    // from the origin; else dots above the floor
   double azimuth = -60, elevation = 30;  // the eye's place, in degrees
   double width = 560, height = 480;
@@ -77,8 +77,8 @@ std::string space(std::span<const Points> sets, const SpaceOptions& options = {}
 // ---- every step of a forward pass ----------------------------------------------------------
 
 struct StepsOptions {
-  std::string title;
-  std::vector<std::string> tokens;
+  std::string title = {};
+  std::vector<std::string> tokens = {};
   std::int64_t item = 0, layer = 0, head = 0;  // of a batch, of several layers and heads: which is shown, from 0
   Colours colours = Colours::viridis;
 };
@@ -93,15 +93,15 @@ std::string steps(const Trace& trace, const StepsOptions& options = {});
 struct Choice {
   // heatmap, heads, lines, space (words as points), arrows (as vectors) or steps (every step as a strip).
   // "": heads where there are several and none is chosen, else heatmap.
-  std::string figure;
-  std::string step;   // "": weights; of space and arrows, inputs, and contexts of as many numbers beside them
-  std::string title;  // "": the layer and the head, counted from 1, where there are several
-  std::vector<std::string> tokens, key_tokens;  // one a query, one a key; no key_tokens: the queries'
-  std::int64_t item = 0;                        // of a batch, from 0
-  std::optional<std::int64_t> layer, head;      // from 0; none: all of them for heads, else the first
+  std::string figure = {};
+  std::string step = {};   // "": weights; of space and arrows, inputs, and contexts of as many numbers beside them
+  std::string title = {};  // "": the layer and the head, counted from 1, where there are several
+  std::vector<std::string> tokens = {}, key_tokens = {};  // one a query, one a key; no key_tokens: the queries'
+  std::int64_t item = 0;                                  // of a batch, from 0
+  std::optional<std::int64_t> layer = {}, head = {};      // from 0; none: all of them for heads, else the first
   Scale scale = Scale::automatic;
   Colours colours = Colours::viridis;
-  std::optional<std::int64_t> query;  // lines: those of this row alone, from 0
+  std::optional<std::int64_t> query = {};  // lines: those of this row alone, from 0
 };
 
 // What `attn plot` and attn.plot() draw. Throws Error as report() does; (argument) for a figure, step, layer, head or
@@ -112,14 +112,14 @@ std::string draw(const Trace& trace, const Choice& choice = {});
 // ---- lines over steps: loss curves ------------------------------------------------------
 
 struct Series {
-  std::string name;
-  std::vector<double> x, y;  // equally many; what is not finite leaves a gap
+  std::string name = {};
+  std::vector<double> x = {}, y = {};  // equally many; what is not finite leaves a gap
 };
 
 struct Axes {
-  std::string title;
-  std::string x, y;    // the axes' names
-  bool log_y = false;  // values not above 0 leave a gap
+  std::string title = {};
+  std::string x = {}, y = {};  // the axes' names
+  bool log_y = false;          // values not above 0 leave a gap
   double width = 640, height = 400;
 };
 

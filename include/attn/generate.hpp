@@ -103,7 +103,7 @@ std::int64_t next_token(const Tensor& logits, const GenerateOptions& options, Ge
 
 // A Continuation holds the ids that follow a prompt, and whether a stop, or `each`, ended it.
 struct Continuation {
-  std::vector<std::int64_t> ids;
+  std::vector<std::int64_t> ids = {};
   bool stopped = false;
 };
 

@@ -23,9 +23,9 @@ enum class Format { npy, npz, safetensors, csv, gguf };
 
 struct NamedTensors {
   Format format = Format::safetensors;
-  std::vector<std::pair<std::string, Tensor>> tensors;  // in file order; .npy and CSV: one, named ""
+  std::vector<std::pair<std::string, Tensor>> tensors = {};  // in file order; .npy and CSV: one, named ""
   // safetensors' __metadata__; GGUF's values as text, of a list only its length: attn/gguf.hpp has them as they are.
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> metadata = {};
 
   const Tensor* find(std::string_view name) const noexcept;
 };

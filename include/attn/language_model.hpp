@@ -50,8 +50,8 @@ struct LanguageModelConfig {
   std::optional<LatentSizes> latent = {};
   // The layers with a gated delta rule. Default: a GatedDeltaNet of as many heads, with a convolution of 4 tokens.
   std::optional<GatedDeltaConfig> gated_delta = {};
-  std::vector<LayerConfig> layers;
-  std::vector<RopeConfig> ropes;
+  std::vector<LayerConfig> layers = {};
+  std::vector<RopeConfig> ropes = {};
   bool learned_positions = false;  // a row for each position is added to the embedding
   double epsilon = 1e-6;           // of every norm
   NormForm norm = NormForm::rms;

@@ -19,9 +19,9 @@
 namespace attn {
 
 struct Parameter {
-  std::string name;  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
-  Tensor value;
-  Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
+  std::string name = {};  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
+  Tensor value = {};
+  Tensor grad = {};  // undefined until backward() fills it; backward() adds to what is there
   // A matrix in int8 (store_matrices()) has factors of its value's rows here, float32 (rows). Else it is undefined.
   Tensor scales = {};
   // The blocks of a matrix that stays as its file has it; `value` then has its shape, and no numbers.
@@ -68,7 +68,8 @@ class Module {
   virtual std::vector<Parameter*> parameters() { return {}; }
   StateDict state_dict();
   // Every parameter must be there, with its shape, and nothing else but the "mask" buffers of the book's classes, which
-  // hide the keys after each query and are not kept. Otherwise it throws Error and changes nothing. io::load_state_dict(path) reads a file.
+  // hide the keys after each query and are not kept. Otherwise it throws Error and changes nothing.
+  // io::load_state_dict(path) reads a file.
   void load_state_dict(const StateDict& state);
   void zero_grad();
 

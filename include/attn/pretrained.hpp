@@ -29,20 +29,20 @@ LanguageModelConfig parse_language_model_config(std::string_view json, std::stri
 
 // A tensor of a model's files. Its elements are read when they are asked for: in float32, bfloat16 or float16.
 struct StoredTensor {
-  std::string name;
-  std::string dtype;  // "F32", "BF16", "Q4_K", …
-  Shape shape;
+  std::string name = {};
+  std::string dtype = {};  // "F32", "BF16", "Q4_K", …
+  Shape shape = {};
   std::uint64_t bytes = 0;
-  std::function<Tensor(DType)> load;
+  std::function<Tensor(DType)> load = {};
   // Rows [first, last) of a quantised matrix, as they are in the file; null where `load` is all there is.
   std::function<std::shared_ptr<const QuantizedMatrix>(std::int64_t first, std::int64_t last)> load_blocks = {};
 };
 
 // PretrainedFiles has what a folder or a GGUF file holds, before anything is made of it.
 struct PretrainedFiles {
-  LanguageModelConfig config;
-  std::string format;                 // "safetensors" or "gguf"
-  std::vector<StoredTensor> tensors;  // in the names of Hugging Face's files, GGUF's too
+  LanguageModelConfig config = {};
+  std::string format = {};                 // "safetensors" or "gguf"
+  std::vector<StoredTensor> tensors = {};  // in the names of Hugging Face's files, GGUF's too
   // The file's own names of tensors, for messages, by the names above, where the file has others.
   std::map<std::string, std::string, std::less<>> names = {};
 };

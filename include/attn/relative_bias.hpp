@@ -11,7 +11,7 @@ namespace attn {
 // A number for each bucket of distances and each head, which is added to the head's scores. The distance is the key's
 // position less the query's own, as for ALiBi.
 struct RelativeBias {
-  Tensor table;  // floating (buckets, hq); undefined: no such bias
+  Tensor table = {};  // floating (buckets, hq); undefined: no such bias
   // Half of the buckets are for keys behind the query's own position. Else those are all in bucket 0.
   bool bidirectional = true;
   std::int64_t max_distance = 128;  // from here on all distances are in the last bucket; at most 2^20

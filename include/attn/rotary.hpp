@@ -20,14 +20,14 @@ enum class RotaryLayout {
 };
 
 struct RotaryFrequencies {
-  std::vector<float> inv_freq;  // (rotary_dim / 2) radians a token, of each pair
-  double attention_factor = 1;  // cos and sin are multiplied by it
+  std::vector<float> inv_freq = {};  // (rotary_dim / 2) radians a token, of each pair
+  double attention_factor = 1;       // cos and sin are multiplied by it
   RotaryLayout layout = RotaryLayout::halves;
 };
 
 // Each position turns by its row, float32 (t, rotary_dim / 2), or (b, t, rotary_dim / 2) where batch items differ.
 struct RotaryTable {
-  Tensor cos, sin;
+  Tensor cos = {}, sin = {};
   RotaryLayout layout = RotaryLayout::halves;
 };
 

@@ -25,8 +25,8 @@ struct ScoreFunction {
   ScoreBackward backward = nullptr;  // null: attention_backward() throws
   ScoreForward64 forward64 = nullptr;
   ScoreBackward64 backward64 = nullptr;
-  void* user = nullptr;               // handed to each of them
-  std::shared_ptr<const void> owner;  // keeps `user` alive; null where the caller does
+  void* user = nullptr;                    // handed to each of them
+  std::shared_ptr<const void> owner = {};  // keeps `user` alive; null where the caller does
 
   explicit operator bool() const noexcept { return forward != nullptr; }
 

@@ -22,9 +22,9 @@ class Trace {
  public:
   using Entry = std::pair<std::string, Tensor>;
   struct Editor {
-    std::function<bool(const std::string& step)> watches;
+    std::function<bool(const std::string& step)> watches = {};
     // Returns a tensor that nobody else holds, since later steps may change it in place, or `value`.
-    std::function<Tensor(const std::string& step, const Tensor& value)> edit;
+    std::function<Tensor(const std::string& step, const Tensor& value)> edit = {};
   };
 
   Trace() = default;

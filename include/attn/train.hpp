@@ -34,7 +34,7 @@ class WeightShards;
 class TextShare;
 
 struct TrainBatch {
-  Tensor ids, targets;  // int64 (b, t); a target is the id that follows
+  Tensor ids = {}, targets = {};  // int64 (b, t); a target is the id that follows
 };
 
 // Token ids that are trained on, those at their end that are not, and batches of both.
@@ -105,17 +105,18 @@ struct TrainRanks {
 // All that a run is at a step. In a file: "model.NAME", "optimizer.exp_avg.NAME", …; the config is JSON in the metadata
 // "settings", by the names of attn train's flags.
 struct TrainCheckpoint {
-  TrainConfig config;
-  std::string text;          // TrainText::fingerprint()
-  std::string cut, flavour;  // TrainText::cut(), and the generator's flavour; empty in files that have neither
-  StateDict weights, optimizer;
-  Tensor generator;
-  std::vector<double> losses, skipped;  // as of Trainer
-  std::vector<std::pair<std::int64_t, double>> validations;
+  TrainConfig config = {};
+  std::string text = {};  // TrainText::fingerprint()
+  // TrainText::cut(), and the generator's flavour; empty in files that have neither.
+  std::string cut = {}, flavour = {};
+  StateDict weights = {}, optimizer = {};
+  Tensor generator = {};
+  std::vector<double> losses = {}, skipped = {};  // as of Trainer
+  std::vector<std::pair<std::int64_t, double>> validations = {};
   // Beside these, for the caller. A JSON object "settings" gets the config's members in place of its own, and "text",
   // "cut" and "flavour" are those above.
-  std::map<std::string, std::string> metadata;
-  std::string source;  // the file that it was read from, for errors
+  std::map<std::string, std::string> metadata = {};
+  std::string source = {};  // the file that it was read from, for errors
 
   // The file is whole or untouched. Throws Error: (file), and (argument) for metadata "settings" that are no JSON
   // object, or another "text", "cut" or "flavour".
