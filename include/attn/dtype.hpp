@@ -9,6 +9,7 @@
 
 namespace attn {
 
+// A number that is cast to a DType and is none of these is called "unknown" and has 0 bytes: no tensor has it.
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean };
 
 // How many bytes one element takes.

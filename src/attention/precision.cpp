@@ -5,7 +5,15 @@
 namespace attn {
 
 std::string_view name(Precision precision) noexcept {
-  return precision == Precision::high ? "high" : precision == Precision::medium ? "medium" : "highest";
+  switch (precision) {
+    case Precision::highest:
+      return "highest";
+    case Precision::high:
+      return "high";
+    case Precision::medium:
+      return "medium";
+  }
+  return "unknown";  // a number that was cast
 }
 
 Precision parse_precision(std::string_view text) {

@@ -7,6 +7,7 @@
 #include "attention/relative_bias.hpp"
 #include "attn/error.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 
 namespace attn {
 namespace {
@@ -232,6 +233,8 @@ Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   Sizes p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
   check_range(p, q, k, v);
+  require_known("attention", "mask.align", options.mask.align, Align::bottom_right);
+  require_known("attention", "precision", options.precision, Precision::medium);
   check_mask(options.mask, p);
   check_positions(options.mask, p);
   check_offsets(options, p);

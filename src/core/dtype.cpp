@@ -24,7 +24,13 @@ constexpr std::array<Info, 9> kInfos{{{"float64", "f64", 8, true, std::numeric_l
                                       {"uint8", "u8", 1, false, 255},
                                       {"bool", "bool", 1, false, 1}}};
 
-const Info& info(DType dtype) noexcept { return kInfos[static_cast<std::size_t>(dtype)]; }
+constexpr Info kUnknown{"unknown", "unknown", 0, false, 0};
+
+// Of a number that was cast to a DType, too, of which no tensor is made.
+const Info& info(DType dtype) noexcept {
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < kInfos.size() ? kInfos[index] : kUnknown;
+}
 
 }  // namespace
 

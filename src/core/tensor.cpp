@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "core/known.hpp"
 #include "core/memory.hpp"
 #include "core/visit.hpp"
 
@@ -152,6 +153,7 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const Shape& strides, D
   if (strides.size() != shape.size()) {
     throw shape_error("tensor", "one stride for each dimension of " + shape.str(), strides.str());
   }
+  require_known("tensor", "a dtype", dtype, DType::boolean);
   // A tensor without elements may come without memory; its address only says that it is defined.
   alignas(64) static std::byte nothing[64];
   Tensor result;

@@ -8,6 +8,7 @@
 #include "attention/fields.hpp"
 #include "attention/validate.hpp"
 #include "attn/error.hpp"
+#include "core/known.hpp"
 
 namespace attn::distributed {
 namespace {
@@ -217,6 +218,7 @@ void require_able(std::string_view scheme, const std::string& why) {
 }
 
 void choose_scheme(Call& call, const Options& options) {
+  require_known(kOp, "scheme", call.scheme, Scheme::ulysses);
   if (call.scheme != Scheme::automatic)
     return require_able(name(call.scheme), refusal(call.scheme, call.problem, call.options));
   Options whole = options;

@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "experiment/measures.hpp"
 #include "lm/editor.hpp"
@@ -109,6 +110,7 @@ Edit giving(Edit::Gives gives, Edit edit) {
 }
 
 Edit off(HeadAt at, std::optional<std::int64_t> head, By by, const std::string& what) {
+  require_known("experiment", "by", by, By::uniform);
   const bool alike = by == By::uniform;
   const auto change = alike ? uniform : by == By::zero ? zero : mean;
   return giving(alike            ? Gives::other
@@ -198,6 +200,7 @@ Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config) {
 }
 
 Edit reweigh(HeadAt at, Weights weights) {
+  require_known("experiment", "weights", weights, Weights::none);
   const auto change = weights == Weights::uniform ? uniform : weights == Weights::previous ? previous : zero;
   return giving(weights == Weights::none ? Gives::nothing : Gives::other,
                 {Of::attention, "weights", at.layer, at.head, {}, change, head_text(at) + " given other weights"});

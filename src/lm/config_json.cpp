@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/pretrained.hpp"
+#include "core/known.hpp"
 
 namespace attn {
 namespace {
@@ -29,6 +30,7 @@ const char* name_of(Activation activation) {
 }
 
 Ordered rope_json(const RopeConfig& rope) {
+  require_known(kConfigJson, "a rope's type", rope.type, RopeType::longrope);
   constexpr const char* kTypes[] = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
   Ordered json{{"rope_type", kTypes[static_cast<int>(rope.type)]}, {"rope_theta", rope.theta}};
   if (rope.partial_rotary_factor != 1) json["partial_rotary_factor"] = rope.partial_rotary_factor;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "lm/editor.hpp"
 #include "lm/names.hpp"
@@ -28,6 +29,7 @@ Tensor pool(const Tensor& hidden, Pooling pooling, bool normalised) {
     throw Error(Error::Kind::shape, "pool", "hidden (tokens, width) of at least one token",
                 hidden.defined() ? hidden.shape().str() : "no tensor");
   }
+  require_known("pool", "pooling", pooling, Pooling::first);
   const Tensor states = hidden.to(DType::f32).contiguous();
   const std::int64_t width = hidden.size(1);
   const Tensor vector = Tensor::empty({width});

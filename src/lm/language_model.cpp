@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "lm/editor.hpp"
 #include "lm/head.hpp"
@@ -24,6 +25,7 @@ namespace {
 constexpr const char* kLanguageModel = "LanguageModel";
 
 LanguageModelConfig checked(LanguageModelConfig c) {
+  require_known(kLanguageModel, "precision", c.precision, Precision::medium);
   require_positive(kLanguageModel, "vocab_size", c.vocab_size);
   require_positive(kLanguageModel, "context_length", c.context_length);
   require_positive(kLanguageModel, "width", c.width);
@@ -43,6 +45,7 @@ LanguageModelConfig checked(LanguageModelConfig c) {
     throw Error(Error::Kind::argument, kLanguageModel, "pre_norm, post_norm or sum_norm", "none");
   }
   for (const LayerConfig& layer : c.layers) {
+    require_known(kLanguageModel, "a layer's mixer", layer.mixer, Mixer::gated_delta);
     if (layer.rope && *layer.rope >= c.ropes.size()) {
       throw Error(Error::Kind::argument, kLanguageModel, "a layer's rope among " + std::to_string(c.ropes.size()),
                   std::to_string(*layer.rope));
@@ -74,6 +77,7 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rng, 
     : dropout(config.dropout, rng),
       norm(config.norm, checked(config).width, config.epsilon, names_of(config.family).norm),
       config_(checked(config)) {
+  require_known(kLanguageModel, "initial", initial, Initial::none);
   const ModelNames& names = names_of(config_.family);
   const auto zeros = [&](const Shape& shape) {
     return initial == Initial::none ? Tensor::zeros({1}).expand(shape) : Tensor::zeros(shape);

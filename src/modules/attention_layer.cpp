@@ -6,6 +6,7 @@
 #include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
@@ -58,6 +59,10 @@ ModuleConfig checked(ModuleConfig c) {
   require_positive(kOp, "kv_heads", c.kv_heads);
   require_positive(kOp, "head_dim", c.head_dim);
   check_heads(c);
+  require_known(kOp, "layer_order", c.layer_order.value_or(LayerOrder::qkv), LayerOrder::kqv);
+  require_known(kOp, "query_key_norm", c.query_key_norm, QueryKeyNorm::all_heads);
+  require_known(kOp, "norm", c.norm, NormForm::rms_plus_one);
+  require_known(kOp, "precision", c.precision, Precision::medium);
   if (!(c.dropout >= 0 && c.dropout <= 1)) {
     throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", shortest_decimal(c.dropout));
   }

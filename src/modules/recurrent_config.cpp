@@ -3,6 +3,7 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "core/known.hpp"
 #include "ops/input.hpp"
 
 namespace attn {
@@ -15,6 +16,9 @@ void require(bool fits, const char* expected, const std::string& found) {
 }  // namespace
 
 ModuleConfig checked_recurrent(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t convolution) {
+  require_known(kRecurrentOp, "kind", kind, RecurrentLayer::Kind::gated_delta);
+  require_known(kRecurrentOp, "layer_order", c.layer_order.value_or(LayerOrder::qkv), LayerOrder::kqv);
+  require_known(kRecurrentOp, "precision", c.precision, Precision::medium);
   require_positive(kRecurrentOp, "d_in", c.d_in);
   require_positive(kRecurrentOp, "d_out", c.d_out);
   require_positive(kRecurrentOp, "num_heads", c.num_heads);

@@ -1,6 +1,7 @@
 #include "ops/activation.hpp"
 
 #include "attention/element.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "ops/input.hpp"
@@ -26,7 +27,8 @@ void require_stored(const char* op, const char* what, const Tensor& x) {
   if (!x.defined() || x.dtype() != DType::bf16) require_float32(op, what, x);
 }
 
-void require_pair(const Tensor& gate, const Tensor& up) {
+void require_pair(const Tensor& gate, const Tensor& up, Activation activation) {
+  require_known("gated", "an activation", activation, Activation::sigmoid);
   for (const Tensor* x : {&gate, &up}) require_stored("gated", "gate and up", *x);
   if (!(gate.shape() == up.shape()) || gate.dtype() != up.dtype()) {
     throw Error(Error::Kind::shape, "gated", "gate and up of one shape and dtype",
@@ -65,7 +67,7 @@ Tensor gelu_backward(const Tensor& dy, const Tensor& x, Activation form) {
 }
 
 Tensor gated(const Tensor& gate_in, const Tensor& up_in, Activation activation) {
-  require_pair(gate_in, up_in);
+  require_pair(gate_in, up_in, activation);
   const Tensor gate = gate_in.contiguous(), up = up_in.contiguous(), y = Tensor::empty(gate.shape(), gate.dtype());
   const kernels::ModelKernel& kernel = *kernels::active().model;
   for_runs(y.numel(), 20, [&](std::int64_t first, std::int64_t count) {
@@ -76,7 +78,7 @@ Tensor gated(const Tensor& gate_in, const Tensor& up_in, Activation activation) 
 }
 
 GatedGradient gated_backward(const Tensor& dy, const Tensor& gate_in, const Tensor& up_in, Activation activation) {
-  require_pair(gate_in, up_in);
+  require_pair(gate_in, up_in, activation);
   if (!(dy.shape() == gate_in.shape())) {
     throw Error(Error::Kind::shape, "gated_backward", "dy of gate's shape " + gate_in.shape().str(), dy.shape().str());
   }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/known.hpp"
 #include "ops/activation.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
@@ -16,6 +17,7 @@ FeedForwardConfig checked(FeedForwardConfig c) {
   constexpr std::int64_t most = std::int64_t{1} << 40;  // a width that is no size is left for Linear to refuse
   if (c.inner_width == 0) c.inner_width = c.width < most ? 4 * c.width : c.width;
   require_positive(kFeedForward, "inner_width", c.inner_width);
+  require_known(kFeedForward, "activation", c.activation, Activation::sigmoid);
   if (!c.gated) require_gelu(kFeedForward, c.activation);
   return c;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention/element.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "ops/input.hpp"
@@ -22,6 +23,7 @@ const float* at(const Tensor& x, std::int64_t first) { return x.defined() ? x.da
 }  // namespace
 
 Norm::Norm(NormForm form, std::int64_t width, double epsilon, std::string_view name) : form_(form), epsilon_(epsilon) {
+  require_known("Norm", "a form", form, NormForm::rms_plus_one);
   require_positive(op(), "width", width);
   require_epsilon(op(), epsilon);
   const std::string prefix = name.empty() ? "" : std::string(name) + ".";

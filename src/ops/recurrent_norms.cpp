@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/recurrent_parts.hpp"
+#include "core/known.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "ops/input.hpp"
@@ -72,6 +73,7 @@ Tensor l2_norm_backward(const Tensor& dy, const Tensor& x, double epsilon) {
 
 Tensor GatedNorm::forward(const Tensor& x, const Tensor& gate) {
   require_float32("GatedNorm", "x", x);
+  require_known("GatedNorm", "order", order_, GatedNormOrder::after_gate);
   x_ = grad_enabled() ? x : Tensor{}, gate_ = grad_enabled() ? gate : Tensor{};
   if (order_ == GatedNormOrder::after_gate) return norm.forward(gated(gate, x, activation_));
   return gated(gate, norm.forward(x), activation_);

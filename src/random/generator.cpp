@@ -13,6 +13,7 @@
 #include "attn/error.hpp"
 #include "attn/random.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 #include "random/mcg31.hpp"
 
 namespace attn {
@@ -37,8 +38,15 @@ void normal_block(float* d) {
 }  // namespace
 
 std::string_view name(DropoutFlavour flavour) noexcept {
-  if (flavour == DropoutFlavour::philox) return "philox";
-  return flavour == DropoutFlavour::mkl ? "mkl" : "native";
+  switch (flavour) {
+    case DropoutFlavour::native:
+      return "native";
+    case DropoutFlavour::mkl:
+      return "mkl";
+    case DropoutFlavour::philox:
+      return "philox";
+  }
+  return "unknown";  // a number that was cast
 }
 
 DropoutFlavour dropout_flavour(std::string_view text) {
@@ -55,6 +63,7 @@ struct Generator::State {
 };
 
 Generator::Generator(std::uint64_t seed, DropoutFlavour flavour) : state_(std::make_shared<State>()) {
+  require_known("Generator", "a dropout flavour", flavour, DropoutFlavour::philox);
   state_->flavour = flavour;
   manual_seed(seed);
 }

@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 
 namespace attn::recurrence {
 namespace {
@@ -112,6 +113,8 @@ void check_sequences(const Checks& check, const LinearAttentionOptions& options,
 Sizes validate(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                const LinearAttentionOptions& options) {
   const Checks check(op);
+  require_known(op, "rule", options.rule, StateRule::delta);
+  require_known(op, "heads", options.heads, HeadMap::tiled);
   Sizes s = check_inputs(check, q, k, v);
   const double size = std::fabs(options.scale.value_or(1));
   if (size != 0 && !(size >= 0x1p-100 && size <= 0x1p100))  // float32 takes 2^-127 for 0, and 2^128 for infinite

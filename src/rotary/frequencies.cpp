@@ -7,6 +7,7 @@
 #include "attn/error.hpp"
 #include "attn/rotary.hpp"
 #include "core/decimal.hpp"
+#include "core/known.hpp"
 
 namespace attn {
 namespace {
@@ -176,6 +177,8 @@ std::int64_t RopeConfig::rotary_dim() const {
 }
 
 RotaryFrequencies rotary_frequencies(const RopeConfig& config, std::int64_t length) {
+  require_known(kFrequencies, "type", config.type, RopeType::longrope);
+  require_known(kFrequencies, "layout", config.layout, RotaryLayout::interleaved);
   positive("theta", config.theta);
   if (length < 0) refuse("a length of at least 0", std::to_string(length));
   RotaryFrequencies result = computed(config, length);

@@ -8,6 +8,7 @@
 #include "attn/gradient_sum.hpp"
 #include "attn/train.hpp"
 #include "attn/weight_shards.hpp"
+#include "core/known.hpp"
 #include "train/config.hpp"
 #include "train/share.hpp"
 
@@ -21,6 +22,7 @@ const TrainConfig& checked(const TrainConfig& config, const TrainRanks& ranks, c
     if (found > most)
       throw Error(Error::Kind::argument, "train", expected + std::to_string(most), std::to_string(found));
   };
+  require_known("train", "sharding", ranks.sharding, Sharding::weights);
   require(text.context(), model.context_length, "texts of at most the model's context_length = ");
   require(text.largest_id(), model.vocab_size - 1, "ids of the model's vocabulary, from 0 to ");
   return config;

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "attn/error.hpp"
+#include "core/known.hpp"
 
 namespace attn::figure {
 namespace {
@@ -19,6 +20,8 @@ void validate(const char* op, const Tensor& weights, std::size_t low, std::size_
   if (!weights.defined() || weights.rank() < low || weights.rank() > high || weights.numel() == 0) {
     throw Error(Error::Kind::shape, op, expected, weights.defined() ? weights.shape().str() : "no tensor");
   }
+  require_known(op, "scale", options.scale, Scale::diverging);
+  require_known(op, "colours", options.colours, Colours::grey);
   const std::int64_t queries = weights.size(-2), keys = weights.size(-1);
   require_labels(op, "tokens, one for each query", options.tokens, queries);
   require_labels(op, "key tokens, one for each key", options.key_tokens, keys);
