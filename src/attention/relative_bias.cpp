@@ -72,10 +72,14 @@ std::int64_t relative_bucket(std::int64_t distance, std::int64_t buckets, bool b
 }
 
 void check_relative_bias(const RelativeBias& bias, std::int64_t hq) {
-  if (!bias.table.defined()) return;
   const auto fail = [](Kind kind, const std::string& expected, const std::string& found) {
     throw Error(kind, "attention", "relative_bias " + expected, found);
   };
+  const RelativeBias none;
+  if (!bias.table.defined()) {
+    if (bias.bidirectional == none.bidirectional && bias.max_distance == none.max_distance) return;
+    fail(Kind::argument, "with a table beside bidirectional and max_distance", "none");
+  }
   if (!is_floating(bias.table.dtype())) fail(Kind::dtype, "of a floating dtype", std::string(name(bias.table.dtype())));
   if (!(bias.table.rank() == 2 && bias.table.size(1) == hq))
     fail(Kind::shape, "of shape (buckets, hq) with hq = " + std::to_string(hq), bias.table.shape().str());

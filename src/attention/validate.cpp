@@ -47,7 +47,11 @@ void check_mask(const Mask& mask, const Sizes& p) {
   if (mask.bias.defined())
     check_cells(mask.bias, is_floating(mask.bias.dtype()), "mask.bias", "a floating dtype",
                 "use Mask::boolean for a mask of true and false", scores, p.scores_shape());
-  if (!mask.block_keep.defined()) return;
+  if (!mask.block_keep.defined()) {
+    if (mask.block_query == 0 && mask.block_key == 0) return;
+    fail(Kind::argument, "block_keep beside block_query and block_key",
+         "sizes of " + std::to_string(mask.block_query) + " and " + std::to_string(mask.block_key) + " alone");
+  }
   if (!(mask.block_query >= 1 && mask.block_key >= 1))
     fail(Kind::argument, "block_query and block_key of at least 1",
          std::to_string(mask.block_query) + " and " + std::to_string(mask.block_key));

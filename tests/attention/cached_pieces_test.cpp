@@ -115,6 +115,7 @@ TEST(CachedPieces, OfOneItemHaveTheBitsOfACopy) {
   for_pieces(4, [](std::mt19937& rng, Piece piece) {
     AttentionOptions& o = piece.options;
     o.mask.keep = o.mask.bias = o.mask.block_keep = o.dropout_keep = {}, o.dropout = 0;  // as large as the batch
+    o.mask.block_query = o.mask.block_key = 0;
     o.query_offset = o.key_offset = {};
     const KVCache cache = filled(rng, piece, random_rows(rng, piece.config, piece.sizes.tk));
     const std::int64_t b = pick(rng, 0, piece.sizes.b - 1);

@@ -278,11 +278,11 @@ TEST(Blocks, AreABooleanMask) {
     Inputs in = tile_inputs(rng, DType::f32);
     in.options.return_weights = false, in.options.weight_rows = {};
     AttentionOptions blocks = in.options, cells = in.options;
-    blocks.mask.keep = {}, blocks.mask.block_keep = {};
+    cells.mask.block_keep = {}, cells.mask.block_query = cells.mask.block_key = 0;
+    blocks.mask = cells.mask, blocks.mask.keep = {};
     blocks.mask = blocks.mask & random_blocks(rng, in.sizes, chance(rng, 0.5) ? 20 : 200);
     const Mask& m = blocks.mask;
     const Sizes& s = in.sizes;
-    cells.mask.block_keep = {};
     cells.mask.keep = Tensor::empty({s.b, s.hq, s.tq, s.tk}, DType::boolean);
     for (std::int64_t n = 0; n < cells.mask.keep.numel(); ++n) {
       cells.mask.keep.data<bool>()[n] =

@@ -96,6 +96,14 @@ TEST(Validate, ANumberForEachHead) {
   }
 }
 
+TEST(Validate, OptionsWithoutWhatMakesThemActAreRefused) {
+  const Tensor x = ones({1, 1, 3, 4});
+  for (const RelativeBias& bias : {RelativeBias{.max_distance = -3}, RelativeBias{.bidirectional = false}})
+    expect_refused(Kind::argument, {"relative_bias with a table", "found none"}, x, x, x, {.relative_bias = bias});
+  expect_refused(Kind::argument, {"block_keep beside block_query", "0 and 64 alone"}, x, x, x,
+                 {.mask = {.block_key = 64}});
+}
+
 TEST(Validate, ADropoutMaskOfAnotherDTypeIsToldByIt) {
   const Tensor x = ones({1, 1, 3, 4});
   expect_refused(Kind::argument, {"booleans", "found float32 (3, 3)"}, x, x, x,

@@ -143,7 +143,8 @@ void check_case(Transport& transport, const Case& c, Scheme scheme) {
 void check_decode(Transport& transport, std::mt19937& rng) {
   Case c = random_case(rng, transport.size());
   Inputs& in = c.in;
-  in.options.mask.block_keep = {}, in.options.mask.query_starts = {}, in.options.mask.key_starts = {};
+  in.options.mask.block_keep = {}, in.options.mask.block_query = in.options.mask.block_key = 0;
+  in.options.mask.query_starts = {}, in.options.mask.key_starts = {};
   SCOPED_TRACE(describe(c, Scheme::automatic, transport.size()));
   Own own = own_rows(c, transport);
   own.options.queries = {}, own.options.attention = in.options;  // all rows of masks
