@@ -52,7 +52,8 @@ double clip_factor(double norm, double limit);
 struct CosineSchedule {
   double peak = 1e-3, floor = 1e-4;
   std::int64_t warmup = 100, steps = 5000;
-  double rate(std::int64_t step) const;  // of step 0, 1, …
+  // Of step 0, 1, …. Throws Error (argument) for a number below 0, and for a rate that is not finite.
+  double rate(std::int64_t step) const;
 };
 
 }  // namespace attn

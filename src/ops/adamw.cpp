@@ -10,6 +10,7 @@
 #include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
+#include "ops/input.hpp"
 #include "ops/weights.hpp"
 
 namespace attn {
@@ -187,6 +188,12 @@ double clip_factor(double norm, double limit) {
 }
 
 double CosineSchedule::rate(std::int64_t step) const {
+  for (const auto& [what, number] : {std::pair{"step", step}, {"warmup", warmup}, {"steps", steps}}) {
+    if (number < 0)
+      throw Error(Error::Kind::argument, "CosineSchedule", std::string(what) + " of at least 0",
+                  std::to_string(number));
+  }
+  for (const double each : {peak, floor}) require_finite("CosineSchedule", "peak and floor", each, 0);
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
   const auto after = static_cast<double>(std::min(step, steps) - warmup);
   const auto length = static_cast<double>(std::max<std::int64_t>(steps - warmup, 1));

@@ -171,6 +171,18 @@ TEST(CosineSchedule, WarmsUpAndFalls) {
   EXPECT_NEAR(s.rate(110), 0.1, 1e-12);
   EXPECT_NEAR(s.rate(1000), 0.1, 1e-12);
   EXPECT_DOUBLE_EQ((CosineSchedule{.peak = 1, .floor = 0.5, .warmup = 0, .steps = 0}.rate(0)), 1);
+  const auto refuse = [](const char* what, const CosineSchedule& schedule, std::int64_t step) {
+    expect_error(Error::Kind::argument, {"[CosineSchedule]", what}, [&] { schedule.rate(step); });
+  };
+  for (const std::int64_t below : {std::int64_t{-1}, std::int64_t{-5}, std::numeric_limits<std::int64_t>::min()}) {
+    refuse("step of at least 0", s, below);
+    refuse("warmup of at least 0", {.warmup = below}, 0);
+    refuse("steps of at least 0", {.steps = below}, 0);
+  }
+  for (const double rate : {kNan, kInf, -1.0}) {
+    refuse("peak and floor", {.peak = rate}, 0);
+    refuse("peak and floor", {.floor = rate}, 0);
+  }
 }
 
 }  // namespace
