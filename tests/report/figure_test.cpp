@@ -314,6 +314,11 @@ TEST(Heatmap, RefusesWhatDoesNotFit) {
   expect_error(Error::Kind::shape, {"(queries, keys)", "(2, 3, 3)"}, [&] { fig::heatmap(Tensor::ones({2, 3, 3})); });
   expect_error(Error::Kind::shape, {"(0, 3)"}, [&] { fig::heatmap(Tensor::ones({0, 3})); });
   expect_error(Error::Kind::shape, {"no tensor"}, [&] { fig::heatmap({}); });
+  const Tensor endless = Tensor::zeros({1, 1}).expand({std::int64_t{1} << 30, std::int64_t{1} << 30});
+  expect_error(Error::Kind::shape, {"at most 2^32 numbers"}, [&] { fig::heatmap(endless); });
+  expect_error(Error::Kind::shape, {"at most 2^32 numbers"}, [&] { fig::lines(endless); });
+  expect_error(Error::Kind::shape, {"at most 2^32 numbers"}, [&] { fig::heads(endless.unsqueeze(0)); });
+  expect_error(Error::Kind::shape, {"at most 2^32 numbers"}, [&] { fig::terminal_heatmap(endless); });
   expect_error(Error::Kind::shape, {"3 tokens", "1"}, [&] { fig::heatmap(w, {.tokens = {"a"}}); });
   expect_error(Error::Kind::shape, {"3 key tokens", "2"}, [&] { fig::heatmap(w, {.key_tokens = {"a", "b"}}); });
   expect_error(Error::Kind::shape, {"mask (3, 3)", "(2, 2)"},

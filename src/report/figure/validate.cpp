@@ -20,6 +20,9 @@ void validate(const char* op, const Tensor& weights, std::size_t low, std::size_
   if (!weights.defined() || weights.rank() < low || weights.rank() > high || weights.numel() == 0) {
     throw Error(Error::Kind::shape, op, expected, weights.defined() ? weights.shape().str() : "no tensor");
   }
+  // All are read, and a view can have more than any memory holds.
+  constexpr std::int64_t most = std::int64_t{1} << 32;
+  if (weights.numel() > most) throw Error(Error::Kind::shape, op, "at most 2^32 numbers", weights.shape().str());
   require_known(op, "scale", options.scale, Scale::diverging);
   require_known(op, "colours", options.colours, Colours::grey);
   const std::int64_t queries = weights.size(-2), keys = weights.size(-1);
