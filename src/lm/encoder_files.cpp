@@ -30,12 +30,15 @@ nlohmann::json json_or_none(const files::path& path) {
 }
 
 EncoderFiles open_folder(const files::path& folder) {
-  if (std::error_code ignored; !files::is_directory(folder, ignored)) {
+  const files::path config = folder / "config.json";
+  if (std::error_code ignored; !files::exists(config, ignored)) {
     throw Error(Error::Kind::file, kLoadEncoder,
                 "an encoder at " + folder.string() + ": a folder with config.json, or a GGUF file",
-                files::exists(folder, ignored) ? "a file of another kind" : "nothing there");
+                files::is_directory(folder, ignored)
+                    ? files::is_empty(folder, ignored) ? "an empty folder" : "a folder without it"
+                : files::exists(folder, ignored) ? "a file of another kind"
+                                                 : "nothing there");
   }
-  const files::path config = folder / "config.json";
   return {parse_encoder_config(json_in(config), io::source_name(config)), stored_tensors(folder)};
 }
 

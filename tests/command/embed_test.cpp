@@ -49,6 +49,18 @@ TEST_F(Embed, AnyNumberOfTextsFits80Columns) {
   EXPECT_EQ(points, 41u * 41u + 41u * 4u);
 }
 
+TEST_F(Embed, AFolderThatIsNoEncoderIsTold) {
+  std::filesystem::create_directories(path("empty"));
+  std::filesystem::create_directories(path("docs"));
+  write("docs/a", "");
+  for (const auto& [folder, found] : {std::pair{"empty", "found an empty folder"},
+                                      {"docs", "found a folder without it"},
+                                      {"nowhere", "found nothing there"},
+                                      {"docs/a", "found a file of another kind"}}) {
+    refused(std::string("attn embed a --model ") + folder, 3, {"an encoder at ", "a folder with config.json", found});
+  }
+}
+
 // Which of many is empty is told.
 TEST_F(Embed, ATextWithoutTokensIsNamed) {
   write("texts.txt", "a b\n\nc\n");
