@@ -86,12 +86,12 @@ struct HeadRange {
 
 struct AttentionOptions {
   Mask mask = {};
-  std::optional<double> scale = {};   // default 1/sqrt(d); 0, or of magnitude at least 2^-100 and softcap / 2^110
-  double softcap = 0;                 // 0 = none; from 2^-64 to 2^64, scores become cap · tanh(scores / cap)
-  ScoreFunction score_function = {};  // the user's own, after the softcap and before biases and masks
+  std::optional<double> scale = {};  // default 1/sqrt(d); 0, or of magnitude at least 2^-100 and softcap / 2^110
+  double softcap = 0;                // 0 = none; from 2^-64 to 2^64, scores become cap · tanh(scores / cap)
+  ScoreFunction score_function = {.owner = {}};  // the user's own, after the softcap and before biases and masks
   // ALiBi (Press et al. 2022): floating (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
   Tensor alibi_slopes = {};
-  RelativeBias relative_bias = {};  // by buckets of distances, learned
+  RelativeBias relative_bias = {.table = {}};  // by buckets of distances, learned
   // Attention sinks (Xiao et al. 2024): floating (hq), one more score a head that takes weight but has no value.
   Tensor sinks = {};
   double dropout = 0;  // probability in [0, 1] that a weight is dropped
