@@ -18,8 +18,9 @@ namespace attn {
 // Logits are LanguageModel::forward's up to rounding: attention adds up in another order. The texts of a batch grow
 // independently, and each has the logits that it has alone. A layer with a window keeps the keys that it shows, up to a
 // quarter more, and a piece; long prompts are read in pieces of 512 tokens. No dropout acts. `model` must outlive it
-// and keep its weights. `make` makes the layers' caches; without it they are KVCaches, with
-// room for `capacity` tokens of each text at once; more fit all the same, and are moved once.
+// and keep its weights; several decoders may share it, in one thread at a time. `make` makes the layers' caches;
+// without it they are KVCaches, with room for `capacity` tokens of each text at once; more fit all the same, and are
+// moved once.
 class Decoder {
  public:
   explicit Decoder(LanguageModel& model, std::int64_t batch = 1, DType cache = DType::f32, const MakeCache& make = {},

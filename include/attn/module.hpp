@@ -49,6 +49,7 @@ class NoGrad {
 };
 bool grad_enabled() noexcept;  // of this thread
 
+// One thread at a time may use a module, and what it is a part of: passes leave in it what backward() reads.
 class Module {
  public:
   virtual ~Module() = default;
