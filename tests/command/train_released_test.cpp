@@ -230,6 +230,18 @@ TEST_F(TrainReleased, AResumedRunNamesTheTokenizerThatIsMissing) {
   out_of(line + "--tokenizer llama --resume");
 }
 
+// What somebody has changed in it would be written over.
+TEST_F(TrainReleased, AResumedRunDoesNotReplaceAConfigThatWasEdited) {
+  out_of(std::string(kRun) + "--out tuned --until 2");
+  const std::string config = read(path("tuned/config.json"));
+  write("tuned/config.json", config + " ");
+  refused("attn train --text text.txt --out tuned --resume", 3,
+          {"[--resume]", "tuned/config.json\" as the run wrote it", "move it away"});
+  std::filesystem::remove(path("tuned/config.json"));
+  out_of("attn train --text text.txt --out tuned --resume");
+  EXPECT_EQ(read(path("tuned/config.json")), config);
+}
+
 // What is wrong is told in flags, and not in the keys of a file that nobody gave.
 TEST_F(TrainReleased, RefusesSizesByTheirFlags) {
   const std::string line = "attn train --text text.txt --out m.safetensors --heads 2 ";

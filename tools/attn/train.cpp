@@ -87,8 +87,8 @@ bool is_folder(const TrainFlags& flags) {
 
 // How many tokens the model has that goes on.
 std::int64_t tokens_of_model(const TrainFlags& flags) {
-  if (!flags.from.empty()) return open_pretrained(flags.from).config.vocab_size;
-  const std::filesystem::path config = std::filesystem::path(flags.out) / "config.json";
+  const std::filesystem::path model = flags.from.empty() ? flags.out : flags.from, config = model / "config.json";
+  if (!flags.from.empty() || !exists(config)) return open_pretrained(model).config.vocab_size;
   return parse_language_model_config(io::as_text(io::read_file(config, "train").bytes()), config.string()).vocab_size;
 }
 

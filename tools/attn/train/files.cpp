@@ -11,6 +11,7 @@
 #include "common/format.hpp"
 #include "common/ranks.hpp"
 #include "core/escape.hpp"
+#include "io/file.hpp"
 #include "io/output_folder.hpp"
 #include "io/safetensors_file.hpp"
 #include "train/progress.hpp"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kSteps = "steps", *kCurve = "curve";  // of a model's metadata
+constexpr const char *kSteps = "steps", *kCurve = "curve", *kConfig = "config";  // of a model's metadata
 
 fs::path beside(fs::path model, const char* extension) { return model.replace_extension(extension); }
 
@@ -199,7 +200,20 @@ void TrainingFiles::require_replaceable() const {
   }
 }
 
+// A run that goes on writes config.json anew, and would take back what somebody has changed in it. The weights beside
+// it have the same text, in whichever order a killed run has left them.
+void TrainingFiles::require_own_config() const {
+  const fs::path file = model_.parent_path() / "config.json";
+  const auto told = told_by_run(model_);
+  if (model_.filename() != "model.safetensors" || !told.contains(kConfig) || !fs::exists(file)) return;
+  const io::Buffer found = io::read_file(file, "--resume");
+  if (io::as_text(found.bytes()) == told.at(kConfig)) return;
+  throw Error(Error::Kind::data, "--resume", formatted("\"{}\" as the run wrote it", escaped(file.string())),
+              "another text", "move it away: the checkpoint has the model's config, and it is written again");
+}
+
 void TrainingFiles::resumed(Training& training) {
+  if (training.trainer.ranks().first()) require_own_config();
   kept_ = training.trainer.steps_done();
   measured(training);
 }

@@ -54,6 +54,7 @@ class TrainingFiles {
   void require_checkpoint(bool resume) const;
   void require_new() const;
   void require_kept_by_runs() const;
+  void require_own_config() const;
   void require_own_curve(const std::filesystem::path& written) const;
   void require_no_input(bool makes_folder, const Inputs& inputs) const;
   void require_replaceable() const;  // a folder
