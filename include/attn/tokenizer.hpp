@@ -50,6 +50,8 @@ class Tokenizer {
   // message.
   virtual std::vector<std::int64_t> end_ids() const { return {}; }
   virtual bool is_special(std::int64_t) const { return false; }
+  // The id of what the vocabulary lacks, where it has such a token. Without one, what it lacks is passed over.
+  virtual std::optional<std::int64_t> unknown_id() const { return {}; }
   // The id of a token, which is written as in the files: "<|im_end|>".
   virtual std::optional<std::int64_t> id_of(std::string_view) const { return {}; }
   // The template of the files, in Jinja's language, or one of several by its name, such as "tool_use"; an empty text
@@ -103,6 +105,7 @@ class BPETokenizer : public Tokenizer {
   std::optional<std::int64_t> end_of_text() const override;
   std::vector<std::int64_t> end_ids() const override;
   bool is_special(std::int64_t id) const override;
+  std::optional<std::int64_t> unknown_id() const override;
   std::optional<std::int64_t> id_of(std::string_view token) const override;
   std::string chat_template(const std::string& name = "default") const override;
   std::map<std::string, std::string> named_tokens() const override;

@@ -149,6 +149,11 @@ std::vector<std::int64_t> BPETokenizer::end_ids() const {
 
 bool BPETokenizer::is_special(std::int64_t id) const { return std::ranges::binary_search(table_->special, id); }
 
+std::optional<std::int64_t> BPETokenizer::unknown_id() const {
+  const text::Id id = table_->vocabulary.unknown();
+  return id == text::kNoId ? std::nullopt : std::optional<std::int64_t>(id);
+}
+
 std::size_t BPETokenizer::blanks_before() const { return table_->description.blanks_before; }
 
 std::optional<std::int64_t> BPETokenizer::id_of(std::string_view token) const {

@@ -242,6 +242,20 @@ TEST_F(TrainReleased, AResumedRunDoesNotReplaceAConfigThatWasEdited) {
   EXPECT_EQ(read(path("tuned/config.json")), config);
 }
 
+TEST_F(TrainReleased, TellsWhatTheTokenizerLacks) {
+  const std::string line = " --tokenizer llama --layers 1 --heads 1 --width 16 --context 4 --steps 1 --batch 1 --force";
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += "abcdxyabcd yabcdabcdabcd";
+  write("lacks.txt", text);
+  const Ran ran = run("attn train --text lacks.txt --out m.safetensors" + line);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_THAT(run("attn train --text text.txt --out m.safetensors" + line).err, Not(HasSubstr("no token for")));
+  EXPECT_THAT(
+      ran.err,
+      HasSubstr(
+          "the tokenizer has no token for 30 of 240 characters: 'y' (20), 'x' (10); the model cannot learn them"));
+}
+
 // What is wrong is told in flags, and not in the keys of a file that nobody gave.
 TEST_F(TrainReleased, RefusesSizesByTheirFlags) {
   const std::string line = "attn train --text text.txt --out m.safetensors --heads 2 ";

@@ -232,7 +232,7 @@ std::unique_ptr<Training> started(const Verb& verb, TrainFlags& flags, const Tra
   return std::make_unique<Training>(flags.settings, flags.text, tokenizer, make, ranks);
 }
 
-void introduce(Training& training) {
+void introduce(Training& training, const Tokenizer& tokenizer) {
   const Trainer& run = training.trainer;
   std::int64_t weights = 0;
   for (const Parameter* p : training.model.parameters()) weights += p->value.numel();
@@ -241,7 +241,7 @@ void introduce(Training& training) {
   const std::string told = formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}{}\n",
                                      static_cast<double>(weights) / 1e6, training.text.training_tokens(),
                                      training.text.validation_tokens(), from, ranks);
-  write_stderr(fitted(told, STDERR_FILENO));
+  write_stderr(fitted(told + training.lacking(tokenizer), STDERR_FILENO));
 }
 
 std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks,
@@ -335,7 +335,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
     require_until(flags.until, run);
     require_keep_every(flags.keep_every, run);
   });
-  if (ranks.first()) introduce(*training);
+  if (ranks.first()) introduce(*training, *tokenizer);
 
   catch_signals();
   const std::int64_t last = flags.until > 0 ? std::min(flags.until, run.config().steps) : run.config().steps;

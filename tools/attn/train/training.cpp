@@ -26,7 +26,8 @@ const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
   return s;
 }
 
-TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TrainSettings& settings) {
+TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TrainSettings& settings,
+                  Characters& characters) {
   std::vector<std::int64_t> all;
   for (const std::string& file : files) {
     const io::Buffer content = io::read_file(file, "--text");
@@ -35,6 +36,7 @@ TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokeni
       throw Error(Error::Kind::data, "--text", "files of at least one token",
                   formatted("none in \"{}\"", escaped(file)), "leave it out");
     }
+    count_characters(io::as_text(content.bytes()), characters);
     all.insert(all.end(), ids.begin(), ids.end());
   }
   return {all, settings.model.context_length, settings.validation};
@@ -81,7 +83,7 @@ Training::Training(const TrainSettings& chosen, const std::vector<std::string>& 
                    const MakeModel& make, const TrainRanks& ranks)
     : settings(checked(chosen, ranks)),
       rng(settings.seed, dropout_flavour(settings.rng)),
-      text(text_of(texts, tokenizer, settings)),
+      text(text_of(texts, tokenizer, settings, characters)),
       model(make(rng)),
       unit(unit_of(tokenizer)),
       fingerprint(fingerprint_of(model, settings, ranks)),
@@ -91,7 +93,7 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
                    const TrainRanks& ranks)
     : settings(checked(parse_settings(from.metadata.at("settings"), from.source), ranks)),
       rng(settings.seed, dropout_flavour(settings.rng)),
-      text(text_of(texts, same_tokenizer(tokenizer, settings, from.source), settings)),
+      text(text_of(texts, same_tokenizer(tokenizer, settings, from.source), settings, characters)),
       model(finite(model_of(from, settings.model, rng), from.source)),
       unit(unit_of(tokenizer)),
       fingerprint(fingerprint_of(model, settings, ranks, from)),

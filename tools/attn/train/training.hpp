@@ -7,6 +7,7 @@
 
 #include "attn/tokenizer.hpp"
 #include "attn/train.hpp"
+#include "train/lacking.hpp"
 #include "train/model.hpp"
 #include "train/settings.hpp"
 
@@ -28,11 +29,14 @@ struct Training {
   Training(const TrainCheckpoint& from, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
            const TrainRanks& ranks = {});
 
+  // What the tokenizer lacks of the texts, as lacking_text() has it.
+  std::string lacking(const Tokenizer& tokenizer) const { return lacking_text(characters, tokenizer); }
   // All that is saved of it; Trainer::checkpoint() says how.
   TrainCheckpoint checkpoint() const;
 
   TrainSettings settings;
   Generator rng;
+  Characters characters;  // of the texts, while they are read
   TrainText text;
   LanguageModel model;
   std::string unit;         // what a token is, in words: a byte where the tokenizer is none
