@@ -202,6 +202,7 @@ void try_options(const Call& call, const Tensor& q, const Tensor& k, const Tenso
     if (field.size(2) != 1) field = field.slice(2, 0, 0);
     if (field.size(3) != 1) field = field.slice(3, 0, 0);
   });
+  none.mask.block_query = none.mask.block_key = 0;  // which went with block_keep
   attn::attention(q.slice(2, 0, 0), k.slice(2, 0, 0), v.slice(2, 0, 0), none);
 }
 
