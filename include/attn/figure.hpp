@@ -104,7 +104,7 @@ struct Choice {
   std::optional<std::int64_t> query = {};  // lines: those of this row alone, from 0
 };
 
-// What `attn plot` and attn.plot() draw. Throws Error as report() does; (argument) for a figure, step, layer, head or
+// Draws as `attn plot` and attn.plot() do. Throws Error as report() does; (argument) for a figure, step, layer, head or
 // item that is not there, and for a choice that the figure would not use; (shape) as the functions above, and for heads
 // of several layers that differ in number.
 std::string draw(const Trace& trace, const Choice& choice = {});

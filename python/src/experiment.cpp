@@ -97,7 +97,7 @@ Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
 const LanguageModelConfig& config_of(const LanguageModel& model) { return model.config(); }
 const LanguageModelConfig& config_of(const Encoder& encoder) { return encoder.config().model; }
 
-// What is told: what follows from the logits, or what is inside, where an edit shows though nothing comes of it.
+// An experiment tells what follows from the logits, or what is inside, where an edit shows though nothing comes of it.
 enum class Told { outcome, inside };
 
 // work(model, ids, edits), on one thread at a time.

@@ -17,7 +17,7 @@ namespace attn::python {
 // that they failed, or 0.
 using Addresses = std::array<std::uintptr_t, 6>;
 
-// What a function writes that raised an exception, which it cannot throw: numba's, as attn/_numba.py compiles it.
+// A function of numba's cannot throw: it writes this where it raised an exception, as attn/_numba.py compiles it.
 struct ScoreFailure {
   double raised = 0;
   double score, batch, head, query, key;

@@ -62,7 +62,7 @@ Value named(const char* what, const std::string& name, const std::pair<const cha
   throw Error(Error::Kind::argument, "plot", std::string(what) + " among " + names, "\"" + name + "\"");
 }
 
-// Of Options and of a Choice.
+// Sets these of Options and of a Choice.
 template <class Drawing>
 void colour(Drawing& options, const std::string& scale, const std::string& colours) {
   using figure::Scale, figure::Colours;
@@ -105,7 +105,7 @@ nb::str figure_of_table(nb::handle table, const Texts& axes, Texts rows, Texts c
   return nb::str(svg.c_str(), svg.size());
 }
 
-// What weights cannot be, of one layer's (heads, queries, keys), or "".
+// Tells why one layer's (heads, queries, keys) cannot be weights, or "".
 std::string doubt(const std::string& name, const Tensor& weights) {
   constexpr double most = 1.01;  // as much as rounding to 16 bits allows
   const Tensor all = weights.to(DType::f64).contiguous();

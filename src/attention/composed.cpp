@@ -206,10 +206,10 @@ bool any_below_one(const Tensor& share, const Tensor& lse) {
 }
 
 // Rows that see other keys, too, need these: their weights' factor, and Σ w · dw over all keys, d_output · output.
-struct Rest {
+struct OtherKeys {
   Tensor factor, sums, lse;  // (b, hq, tq, 1), in the dtype that is computed in; undefined where there are none
 
-  Rest(const Steps& s, const Tensor& d_output, const AttentionResult* forward) {
+  OtherKeys(const Steps& s, const Tensor& d_output, const AttentionResult* forward) {
     const DType dtype = s.v.dtype();
     if (!forward) return;
     const Tensor share = share_of(s.log_sum_exp, forward->lse);
@@ -232,12 +232,12 @@ Tensor times(const Tensor& x, const Tensor& y) {
 }
 
 // The same where queries see other keys, too: d_sink = -w_sink · Σ_j w_j · dw_j over all of them.
-Tensor sinks_gradient_beside(const Rest& rest, const AttentionOptions& options, const Sizes& p) {
+Tensor sinks_gradient_beside(const OtherKeys& others, const AttentionOptions& options, const Sizes& p) {
   const Shape heads{p.hq, 1, 1};
-  const Tensor sinks = ref::saturate_to(options.sinks, rest.lse.dtype()).view(heads);
-  const Tensor weights = ref::map("attention_backward", rest.lse, sinks,
+  const Tensor sinks = ref::saturate_to(options.sinks, others.lse.dtype()).view(heads);
+  const Tensor weights = ref::map("attention_backward", others.lse, sinks,
                                   [](auto lse, auto sink) { return std::isinf(lse) ? 0 : -std::exp(sink - lse); });
-  return ref::sum_to(times(rest.sums, weights), heads).view({p.hq});
+  return ref::sum_to(times(others.sums, weights), heads).view({p.hq});
 }
 
 }  // namespace
@@ -253,8 +253,8 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
                                               const AttentionResult* whole) {
   // In float64, where no step ends at float32's largest: a gradient that leaves its dtype's range is infinite.
   Steps s = forward(q, k, v, p, options, DType::f64);
-  const Rest rest(s, d_output, whole);
-  if (rest.any()) s.weights = times(s.weights, rest.factor), s.dropped = times(s.dropped, rest.factor);
+  const OtherKeys others(s, d_output, whole);
+  if (others.any()) s.weights = times(s.weights, others.factor), s.dropped = times(s.dropped, others.factor);
 
   const SpecialValues special(s.v, p, options);
   if (special.values.defined()) s.weights = special.above_zero(s.weights);
@@ -268,11 +268,11 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero. From here on this is the
   // gradient of the scores as each earlier step had them.
   Tensor d_scores =
-      rest.any()
-          ? times(ref::map("attention_backward", d_weights, rest.sums, [](auto x, auto y) { return x - y; }), s.weights)
-          : ref::softmax_backward(d_weights, s.weights);
+      others.any() ? times(ref::map("attention_backward", d_weights, others.sums, [](auto x, auto y) { return x - y; }),
+                           s.weights)
+                   : ref::softmax_backward(d_weights, s.weights);
   const Tensor d_sinks = !options.sinks.defined() ? Tensor{}
-                         : rest.any()             ? sinks_gradient_beside(rest, options, p)
+                         : others.any()           ? sinks_gradient_beside(others, options, p)
                                                   : sinks_gradient(s, d_weights, p);
   // biased = scored + bias
   const Tensor& bias = options.mask.bias;

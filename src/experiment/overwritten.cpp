@@ -71,7 +71,7 @@ bool overwrites(const Place& other, const Place& one, bool one_is_first) {
   if (one.of != other.of) return true;
   if (!same_heads(one, other)) return false;
   if (one.step == other.step) {
-    // What comes behind a head that gives nothing may give something else, but no multiple of it.
+    // An edit behind one by which a head gives nothing may give something else, but no multiple of it.
     return one_is_first || (other.edit->gives == Gives::nothing && one.edit->gives == Gives::changed);
   }
   return one.of != Of::block && order(one) < order(other) && (one.of != Of::attention || goes_through(one, other));

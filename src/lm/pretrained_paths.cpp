@@ -91,7 +91,7 @@ std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
 
 namespace {
 
-// What a folder says of its model, whichever of its files hold the weights.
+// Reads what a folder says of its model, whichever of its files hold the weights.
 LanguageModelConfig config_in(const fs::path& folder) {
   const fs::path path = folder / "config.json";
   LanguageModelConfig config = parse_language_model_config(text_of(path), io::source_name(path));

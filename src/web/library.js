@@ -102,7 +102,7 @@ class Library {
   }
   run(ids, edits = []) { this.call("run", ids, JSON.stringify(edits)); }
   runModule(x, tokens, width, source = new Float32Array(), sources = 0, edits = []) { this.call("run_module", x, tokens, width, source, sources, JSON.stringify(edits)); }
-  // Of steps { name, kind, ofKeys, meaning, shape, values }; checks() and space() take longer, and tell the rest.
+  // Each step has { name, kind, ofKeys, meaning, shape, values }; checks() and space() take longer, and tell the others.
   blocks() {
     const { blocks } = this.json("blocks");
     for (const { steps } of blocks) for (const step of steps) step.values = this.floats(step.at, step.shape.reduce((a, b) => a * b, 1));

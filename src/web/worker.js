@@ -114,7 +114,7 @@ function answer(model, asked) {
   const numbers = [...blocks, ...base ?? []].flatMap(({ steps }) => steps.map((step) => step.values.buffer));
   return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, shown: Math.min(block, blocks.length - 1), ...follows }, numbers];
 }
-// What takes long and is not seen first comes behind the answer, once nothing else is asked. A number that was changed
+// The parts that take long and are not seen first come behind the answer, once nothing else is asked. A number that was changed
 // does not follow from what was before it: that is no fault, so that nothing is checked.
 function post(model, { number, edits }, [answered, numbers]) {
   rest = answered.ahead ? undefined : { model, number, edits, at: answered.shown };

@@ -141,7 +141,7 @@ MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& token
   };
 }
 
-// What is wrong with a config that was made of flags, which has no keys to one who gave them.
+// Names flags in place of keys in an error about a config that was made of flags.
 std::string in_flags(std::string text) {
   constexpr std::array<std::array<const char*, 2>, 5> names{{{"num_hidden_layers", "--layers"},
                                                              {"num_attention_heads", "--heads"},

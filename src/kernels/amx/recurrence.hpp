@@ -203,7 +203,7 @@ class ForwardChunks {
     put_outputs(panel, result);
   }
 
-  // What the tokens write, and their outputs.
+  // Computes what the tokens write, and their outputs.
   template <bool kDelta>
   void write_and_read(std::int64_t panel) {
     load_values(panel);
@@ -280,7 +280,7 @@ class ForwardChunks {
     }
   }
 
-  // What is left of the tokens' writes after the chunk.
+  // Splits what is left of the tokens' writes after the chunk.
   void split_written() const {
     const float* delta = delta_;
     const Right pairs = written_pairs();

@@ -132,8 +132,8 @@ inline void write_rows(const float* from, float* to, std::int64_t step, int coun
   }
 }
 
-// What is brought to L2 beside a chunk of `tokens` from t on: the tokens of the next one, and the place where these
-// tokens' outputs go; of values and outputs columns [first, first + columns).
+// Names the rows that are brought to L2 beside a chunk of `tokens` from t on: the tokens of the next one, and the place
+// where these tokens' outputs go; of values and outputs columns [first, first + columns).
 inline PrefetchRows rows_ahead(const Recurrence& p, const RecurrenceResult& result, std::int64_t first,
                                std::int64_t columns, std::int64_t t, int tokens) {
   const std::int64_t next = t + tokens, count = least_of(kTokens, p.tokens - next);
@@ -274,7 +274,7 @@ class ForwardPanels {
     });
   }
 
-  // What a group writes is applied with the next one, of the next chunk, too: one more place than a chunk has groups.
+  // A group's writes are applied with the next group, be it of the next chunk: one more place than a chunk has groups.
   Group& group_of(std::int64_t t) { return groups_[t / kGroup % (kGroups + 1)]; }
 
   template <int kMost>
@@ -304,7 +304,7 @@ class ForwardPanels {
     return load(lane);
   }
 
-  // Of a group's tokens at most kMost.
+  // Packs at most kMost of a group's tokens.
   template <int kMost>
   void pack_rows(Group& group, int first, std::int64_t t) const {
     Vec keys[kMost][kMost], queries[kMost][kMost];
@@ -361,7 +361,7 @@ class ForwardPanels {
     for (std::int64_t i = 0; i < count; ++i) store_delta(first + i, delta[i]);
   }
 
-  // What a panel's last group writes.
+  // A panel's last group writes these differences.
   float* delta_at(std::int64_t panel, int n) const { return delta_ + (panel * kGroup + n) * kPanel; }
   void load_delta(std::int64_t panel, PanelVectors& delta) const {
     ATTN_UNROLL for (int n = 0; n < kGroup; ++n) {

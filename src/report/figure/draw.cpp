@@ -79,7 +79,7 @@ std::string space_of(const Blocks& blocks, const Block& block, const Choice& cho
   return space(sets, {.title = title_of(blocks, block, choice, !of_a_head), .arrows = arrows});
 }
 
-// Of all layers, as many heads in each.
+// Draws a step of all layers, which have as many heads each.
 std::string layers_of(const Blocks& blocks, const std::string& step, const Options& options) {
   std::vector<Tensor> layers;
   for (const Block& each : blocks.blocks) {

@@ -1,4 +1,4 @@
-// What a Choice tells of its step: the library's draw() and the command's `show` share this.
+// Reads what a Choice tells of its step: the library's draw() and the command's `show` share this.
 #pragma once
 
 #include "attn/figure.hpp"

@@ -84,7 +84,7 @@ void write_kind(Json& json, std::string_view module) {
   json.name("recurrent").boolean(uses.recurrent).end();  // of latents the config tells
 }
 
-// What a module computes whose steps alone do not tell it, as sentences; "" where they do.
+// Explains in sentences what a module computes whose steps alone do not tell it; "" where they do.
 std::string explained(const Block& block, const ReportOptions& options) {
   if (options.module == "average") {
     return "The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, "
@@ -115,7 +115,7 @@ std::string explained(const Block& block, const ReportOptions& options) {
   return text;
 }
 
-// What the pattern of weights does not say that nobody trained; "" of others.
+// Tells what no pattern of random weights can say; "" where the weights were trained.
 std::string random_note(const ReportOptions& options) {
   if (!options.random_weights) return "";
   const ModuleKind* kind = find_module_kind(options.module);
@@ -125,7 +125,7 @@ std::string random_note(const ReportOptions& options) {
   return text + " Training is what gives a head a pattern.";
 }
 
-// What the page's head lists: [name, text].
+// Writes the list in the page's head: [name, text].
 void write_facts(Json& json, std::int64_t batch, const ReportOptions& options) {
   const auto fact = [&](const char* name, const std::string& text) {
     if (!text.empty()) json.array().text(name).text(text).end();

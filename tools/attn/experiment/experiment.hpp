@@ -57,7 +57,7 @@ struct Found {
 // Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
 // is not null.
 Found losses(const Reading& one, const Edits& edits, const Reading* other);
-// Of two texts, both with `edits`. Where they are of one length, what the other adds is drawn.
+// Compares two texts, both with `edits`. Where they are of one length, what the other adds is drawn.
 Found losses_of_both(const Reading& one, const Edits& edits, const Reading& other);
 // Tells the `count` likeliest, or those of `tokens`; of two also the difference of their logits.
 Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count,
@@ -66,7 +66,7 @@ Found effects(const Reading& one, const EffectOptions& options, const Reading* o
 Found changes(const Reading& one, const Edits& edits, const Reading* other);
 Found lens(const Reading& one, const Edits& edits);
 Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, TokenPair tokens, bool heads);
-// Of two texts their heads' shares are compared.
+// Where there are two texts, their heads' shares are compared.
 Found attributed(const Reading& one, const Edits& edits, std::int64_t a, std::optional<std::int64_t> b,
                  const Reading* other);
 Found rolled_out(const Reading& one, const Edits& edits);

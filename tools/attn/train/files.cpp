@@ -140,7 +140,7 @@ void TrainingFiles::require_new() const {
          "give another name, or replace it by --force");
 }
 
-// What the older run has kept goes, too, so that it may hold nothing that somebody else has written.
+// The older run's kept models go, too, so that these may hold nothing that somebody else has written.
 void TrainingFiles::require_kept_by_runs() const {
   std::vector<fs::path> old{best_};
   for (const KeptModel& kept : kept_models(model_)) old.push_back(kept.path);

@@ -1,4 +1,4 @@
-// What a run asks of its process: to end between two steps, and to keep its memory.
+// A run asks these of its process: to end between two steps, and to keep its memory.
 #pragma once
 
 namespace attn::tool {

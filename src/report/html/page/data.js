@@ -98,7 +98,7 @@ function topKeys(step, head, row) {
 // One layer: its steps, and what its mask hides. A layer that is compressed has neither until it is opened.
 class Block {
   constructor(stored) { this.fill({ steps: [], ...stored }); }
-  // Of label, number, heads, scores, kinds, causal, space, sinks, steps and, where it is compressed, packed.
+  // Takes label, number, heads, scores, kinds, causal, space, sinks, steps and, where it is compressed, packed.
   fill({ steps, ...more }) { Object.assign(this, more, { steps: steps.map((step) => new Step(step, this)) }); }
   open() { return this.opening ??= this.unpack().catch((error) => told(this, error)); }
   // Four bytes with the length of a JSON text, the text, and the bytes that it names.

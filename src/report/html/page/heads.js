@@ -51,7 +51,7 @@ function headsPanel(host) {
   const heads = allHeads(), titles = scoreNames(), names = Object.keys(titles), few = heads.length <= mostHeads;
   const grid = element("div", { class: few ? "heads" : "layers", id: "heads-grid" }), scales = element("div", { class: "controls", id: "heads-controls" }), said = element("span");
   const shown = () => heads.filter(({ b }) => few || b === state.block);
-  // Of many heads each layer folds; that of the selected head is open.
+  // Where there are many heads, each layer folds; that of the selected head is open.
   const layers = few ? [{ cards: grid, of: heads }] : blocks.map((_, b) => {
     const cards = element("div", { class: "heads" }), folded = element("details", { ontoggle: () => drawOpen() }, element("summary", {}, layerName(b)), cards);
     return { cards, folded, of: heads.filter((one) => one.b === b) };

@@ -52,7 +52,7 @@ function readAddress(hash) {
   return change;
 }
 
-// What was typed or changed while the page opened stays, beside what its address asks for.
+// Keeps what was typed or changed while the page opened, beside what its address asks for.
 function begin() {
   const { now, begun } = live, own = Object.entries(now).filter(([name, value]) => value !== begun[name]);
   Object.assign(live, { now: begun, past: [] });

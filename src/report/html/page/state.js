@@ -50,7 +50,7 @@ function drawHosts(...hosts) {
   renewExports();
 }
 
-// What stands below the map and the steps is drawn behind the frame that shows these, or before it is printed.
+// Draws the parts below the map and the steps behind the frame that shows these, or before the page is printed.
 const below = { build: undefined, asked: 0, drawn: Promise.resolve() };
 function drawBelow(build = below.build) {
   const asked = ++below.asked;
