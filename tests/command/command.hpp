@@ -85,8 +85,9 @@ class Command : public testing::Test {
     return ran.err;
   }
 
-  // Returns what `line` prints when its standard output is a terminal, whose width is known unless `columns` is 0.
-  std::string on_terminal(const std::string& line, unsigned short columns = 0) const {
+  // Returns what `line` prints when its standard output is a terminal, whose width is known unless `columns` is 0. What
+  // is `typed` there can be read from </proc/self/fd/1, and is shown as well.
+  std::string on_terminal(const std::string& line, unsigned short columns = 0, const std::string& typed = "") const {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     EXPECT_GE(terminal, 0);
     EXPECT_EQ(grantpt(terminal), 0);
@@ -96,6 +97,7 @@ class Command : public testing::Test {
     fcntl(terminal, F_SETFL, O_NONBLOCK);
     const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+    EXPECT_EQ(::write(terminal, typed.data(), typed.size()), std::ssize(typed));
     std::atomic<bool> done = false;
     std::string text;
     std::thread reader([&] {

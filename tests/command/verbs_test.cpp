@@ -268,7 +268,8 @@ std::string shortened(std::string example) {
     add("--context", "8");
     add("--steps", "3");
   }
-  if (has("attn generate")) add("--tokens", "5");
+  if (has("attn generate") || has("attn chat")) add("--tokens", "5");
+  if (has("attn chat")) example.append(" <questions.txt");
   if (has("attn bench")) {
     add("--list", "tiny.txt");
     add("--repeats", "1");
@@ -291,12 +292,13 @@ class Help : public Verbs {
       std::filesystem::copy(path("model.safetensors"), path("gpt2/model.safetensors"));
       std::filesystem::copy(path("config.json"), path("gpt2/config.json"));
     }
-    if (verb == "train" || verb == "generate") {
+    if (verb == "train" || verb == "generate" || verb == "chat") {
       std::filesystem::copy(kTests / "lm/data/llama", path("llama"));
       write("llama/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
       write("llama/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
       write("conversation.json", R"([{"role": "user", "content": "at"}])");
+      write("questions.txt", "at\nta\n");
     }
     if (verb == "tokens") {
       const std::string files = ATTN_SOURCE "/tests/text/data/tokenizers/";

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "attn/chat.hpp"
 #include "attn/cut_cache.hpp"
-#include "attn/pretrained.hpp"
 #include "common/conversations.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
@@ -19,7 +17,7 @@
 #include "common/ranks.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
-#include "core/escape.hpp"
+#include "common/writing.hpp"
 #include "io/file.hpp"
 #include "text/answer.hpp"
 #include "verbs.hpp"
@@ -29,12 +27,10 @@ namespace {
 
 using Ids = TextModel::Ids;
 
-struct GenerateFlags {
-  std::string model, tokenizer, messages, weights, cache = "float32", precision = "highest";
+struct GenerateFlags : WritingFlags {
+  std::string messages;
   std::optional<std::string> system;
-  std::vector<std::string> prompts, files, ids, stops, stop_texts;
-  GenerateOptions options;
-  std::uint64_t seed = 123;
+  std::vector<std::string> prompts, files, ids;
   bool chat = false, json = false;
 };
 
@@ -71,32 +67,6 @@ Ids ids_of(const std::string& prompt, const Tokenizer& tokenizer, const Generate
   return tokenizer.encode(conversation(tokenizer, flags.system, prompt), {.add_special_tokens = false});
 }
 
-// Whole characters; for a terminal, none that would drive it but line ends and tabs.
-std::string shown(std::string_view text) {
-  if (!isatty(STDOUT_FILENO)) return std::string(text);
-  return escaped(text, "\n\t");
-}
-
-// "1,2,3" → the ids of a prompt.
-Ids parsed_ids(const std::string& text, const char* flag) {
-  if (auto ids = numbers_in(text)) return *ids;
-  refuse(flag, "token ids such as 1,2,3", text);
-}
-
-// Reads all --stop; an id that the model never writes is a mistake.
-Ids parsed_stops(const std::vector<std::string>& flags, std::int64_t vocab_size) {
-  Ids stops;
-  for (const std::string& text : flags) {
-    for (const std::int64_t id : parsed_ids(text, "--stop")) {
-      if (id < 0 || id >= vocab_size) {
-        refuse("--stop", formatted("token ids from 0 to {}, which the model has", vocab_size - 1), std::to_string(id));
-      }
-      stops.push_back(id);
-    }
-  }
-  return stops;
-}
-
 // A Task is what the command line asks for, read and checked as far as it can be before the model runs.
 struct Task {
   std::unique_ptr<TextModel> model;
@@ -122,49 +92,6 @@ struct Written {
   }
 };
 
-// Prints text, or ids where there is no tokenizer, as it comes.
-class Printer {
- public:
-  Printer(const Tokenizer* tokenizer, bool silent) : tokenizer_(tokenizer), silent_(silent) {}
-
-  void text(const std::string& bytes) {
-    if (tokenizer_) say(stream_.push(bytes));
-  }
-  void token(std::int64_t id) {
-    if (tokenizer_) return;
-    say((first_ ? "" : " ") + std::to_string(id));
-    first_ = false;
-  }
-  void finish() { say(stream_.finish() + "\n"); }
-
- private:
-  void say(const std::string& text) const {
-    if (!silent_) write_stdout(shown(text));
-  }
-
-  const Tokenizer* tokenizer_;
-  bool silent_, first_ = true;
-  Utf8Stream stream_;
-};
-
-Ids stops_of(const TextModel& model, const Tokenizer* tokenizer, const GenerateFlags& flags) {
-  Ids all = model.end_ids();
-  const Ids given = parsed_stops(flags.stops, model.vocab_size());
-  all.insert(all.end(), given.begin(), given.end());
-  const Ids ends = tokenizer ? stop_ids(*tokenizer, flags.chat) : Ids{};
-  all.insert(all.end(), ends.begin(), ends.end());
-  return all;
-}
-
-// Throws Error (argument) for a flag that says how tokens are drawn, where none is.
-void require_drawn(const Verb& verb, const Sampling& sampling) {
-  if (sampling.temperature != 0) return;
-  for (const char* flag : {"--top-k", "--top-p", "--min-p", "--seed"}) {
-    if (!verb.given(flag)) continue;
-    refuse(flag, "a --temperature above 0, at which tokens are drawn", "0", "leave it out, or raise --temperature");
-  }
-}
-
 // Whole files as prompts: no byte is added or taken away.
 void read_prompts(GenerateFlags& flags, bool has_ranks) {
   const auto streams = std::ranges::count(flags.files, "-");
@@ -179,22 +106,13 @@ void read_prompts(GenerateFlags& flags, bool has_ranks) {
 }
 
 Task prepared(GenerateFlags& flags, bool has_ranks) {
-  require_valid(flags.options);  // before anything is printed
   read_prompts(flags, has_ranks);
   if (!flags.stop_texts.empty() && !flags.ids.empty()) {
     refuse("--stop-text", "--prompt, as there is no text with --ids", "--ids");
   }
-  if (std::ranges::count(flags.stop_texts, "") > 0) {
-    refuse("--stop-text", "a text", "an empty one");
-  }
   if (flags.prompts.empty() && flags.ids.empty() && flags.messages.empty()) flags.prompts.emplace_back();
   Task task;
-  const Precision precision = parse_precision(flags.precision);
-  if (flags.weights.empty()) {
-    const auto usual = usual_weights(flags.model);
-    flags.weights = usual ? name(*usual) : "file";
-  }
-  task.model = load_text_model(flags.model, dtype_named(flags.weights), precision);
+  task.model = load_writer(flags);
   if (flags.ids.empty()) task.tokenizer = task.model->tokenizer(flags.tokenizer);
   for (const std::string& text : flags.prompts) task.prompts.push_back(ids_of(text, *task.tokenizer, flags));
   if (!flags.messages.empty()) {
@@ -203,9 +121,7 @@ Task prepared(GenerateFlags& flags, bool has_ranks) {
     task.prompts = {task.tokenizer->encode(flags.prompts[0], {.add_special_tokens = false})};
   }
   for (const std::string& text : flags.ids) task.prompts.push_back(parsed_ids(text, "--ids"));
-  task.options = flags.options;
-  task.options.cache = *dtype_named(flags.cache);
-  task.options.stops = stops_of(*task.model, task.tokenizer.get(), flags);
+  task.options = options_of(flags, *task.model, task.tokenizer.get(), flags.chat);
   return task;
 }
 
@@ -260,7 +176,6 @@ Json text_report(const Task& task, const Written& written, std::size_t i, const 
 
 // One text has its values as they are, and several have a list of them.
 Json report(const Task& task, const Written& written, const GenerateFlags& flags, const distributed::Transport* ranks) {
-  const Sampling& sampling = flags.options.sampling;
   Json json;
   json["model"] = flags.model;
   if (written.texts.size() == 1) {
@@ -271,15 +186,7 @@ Json report(const Task& task, const Written& written, const GenerateFlags& flags
       json["texts"].push_back(text_report(task, written, i, flags));
     }
   }
-  json["seed"] = flags.seed;
-  json["temperature"] = sampling.temperature;
-  json["top_k"] = sampling.top_k;
-  json["top_p"] = sampling.top_p;
-  json["min_p"] = sampling.min_p;
-  json["repetition_penalty"] = sampling.repetition_penalty;
-  json["weights"] = flags.weights == "file" ? flags.weights : std::string(name(*dtype_named(flags.weights)));
-  json["cache"] = name(*dtype_named(flags.cache));
-  json["precision"] = flags.precision;
+  tell_writing(json, flags);
   json["context_length"] = task.model->context_length();
   if (ranks) json["ranks"] = ranks->size();
   json["first_token_seconds"] = written.first;
@@ -301,7 +208,7 @@ void require_alike_on(distributed::Transport& ranks, Task& task) {
 }
 
 void run(const Verb& verb, GenerateFlags& flags) {
-  require_drawn(verb, flags.options.sampling);
+  require_writable(verb, flags);
   distributed::Transport* const ranks = other_ranks();
   const bool is_first = !ranks || ranks->rank() == 0;
   Task task;
@@ -321,51 +228,11 @@ void run(const Verb& verb, GenerateFlags& flags) {
   }
 }
 
-void define_sampling(Verb& verb, GenerateOptions& options) {
-  verb.add_option("--tokens N", options.tokens, "The most tokens to write.").at_least(0);
-  verb.add_option("--temperature T", options.sampling.temperature,
-                  "The number that logits are divided by; 0 takes the likeliest token.")
-      .at_least(0);
-  verb.add_option("--top-k K", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.")
-      .at_least(0);
-  verb.add_option("--top-p P", options.sampling.top_p,
-                  "Draw only from the likeliest tokens whose probabilities together reach P.")
-      .between(std::numeric_limits<double>::denorm_min(), 1);
-  verb.add_option("--min-p P", options.sampling.min_p,
-                  "Draw only from tokens at least P times as likely as the likeliest.")
-      .between(0, 1);
-  verb.add_option("--repetition-penalty R", options.sampling.repetition_penalty,
-                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
-      .positive();
-}
-
-void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
-  verb.add_option("--tokenizer FOLDER", flags.tokenizer,
-                  "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
-      .default_is("the model's own, or bytes")
-      .not_beside(ids);
-  verb.add_option(
-          "--weights DTYPE", flags.weights,
-          "Keep the weights as the file has them, quantised ones in its blocks (the least memory, and nothing is "
-          "rounded), in float32, or rounded to bfloat16 or int8.")
-      .default_is("file for GGUF, else float32")
-      .one_of({"file", "float32", "bfloat16", "int8", "f32", "bf16", "i8"});
-  verb.add_option("--cache DTYPE", flags.cache, "Keep the keys and values of the text so far in this dtype.")
-      .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"});
-  verb.add_option(
-          "--precision NAME", flags.precision,
-          "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (one, on AMX "
-          "and AVX-512 BF16, which reads prompts in less time). Other processors compute as highest. With "
-          "--weights file the factors of quantised weights keep 15 bits at high, and 7 at medium.")
-      .one_of({"highest", "high", "medium"});
-}
-
 }  // namespace
 
 void define_generate(Verb& verb, int&) {
   const auto flags = std::make_shared<GenerateFlags>();
-  verb.add_option("--model FILE", flags->model, "A .safetensors file, a folder of a model, or a .gguf file.")
-      .required();
+  define_model_file(verb, *flags);
   Option& prompt = verb.add_option("--prompt TEXT…", flags->prompts,
                                    "The beginning of the text. Of several prompts each begins a text of its own.")
                        .default_is("nothing");
@@ -392,13 +259,9 @@ void define_generate(Verb& verb, int&) {
                     .not_beside(prompt)
                     .not_beside(file)
                     .not_beside(messages);
-  define_sampling(verb, flags->options);
-  verb.add_option("--stop IDS…", flags->stops, "Further token ids that end a text, 1,2,3.");
-  verb.add_option("--stop-text TEXT…", flags->stop_texts,
-                  "Texts that end what is written; they are found across tokens, and not printed.");
-  verb.add_option("--seed N", flags->seed,
-                  "The seed of what is drawn, as torch.manual_seed takes it: its low 32 bits count.");
-  define_model(verb, *flags, ids);
+  define_sampling(verb, *flags);
+  define_stops(verb, *flags);
+  define_model(verb, *flags).not_beside(ids);
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);
   verb.examples(kGenerateExamples);

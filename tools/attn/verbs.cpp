@@ -16,6 +16,7 @@ constexpr std::array kVerbs{
     VerbEntry{"experiment", "Switch heads off, and tell what a model's text loses by it.", define_experiment},
     VerbEntry{"train", "Train a language model on text, and write it to a file.", define_train, true},
     VerbEntry{"generate", "Write text with a model that attn train or Hugging Face saved.", define_generate, true},
+    VerbEntry{"chat", "Talk with a model, which answers each line.", define_chat},
     VerbEntry{"embed", "Make vectors of sentences, and tell how near they are.", define_embed},
     VerbEntry{"tokens", "Show the tokens of a text, by a released model's files.", define_tokens},
     VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa, true},

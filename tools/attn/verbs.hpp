@@ -36,6 +36,7 @@ void define_report(Verb& verb, int& status);
 void define_experiment(Verb& verb, int& status);
 void define_train(Verb& verb, int& status);
 void define_generate(Verb& verb, int& status);
+void define_chat(Verb& verb, int& status);
 void define_embed(Verb& verb, int& status);
 void define_tokens(Verb& verb, int& status);
 void define_sdpa(Verb& verb, int& status);
