@@ -228,10 +228,13 @@ void Decoder::truncate(std::int64_t item, std::int64_t length) {
     if (caches_[i]->length(item) - gone >= seen) continue;
     throw Error(Error::Kind::argument, kDecoder, "a length whose keys are still held, or 0", std::to_string(length));
   }
-  for (const auto& cache : caches_) cache->truncate(item, length == 0 ? 0 : cache->length(item) - gone);
-  length_[static_cast<std::size_t>(item)] = length;
+  // The keys of a long text do not serve one that is short again.
+  const bool anew = length > 0 && length <= switches_at_ && held > switches_at_;
+  for (const auto& cache : caches_) cache->truncate(item, length == 0 || anew ? 0 : cache->length(item) - gone);
+  length_[static_cast<std::size_t>(item)] = anew ? 0 : length;
   auto& text = texts_[static_cast<std::size_t>(item)];
   text.resize(std::min(text.size(), static_cast<std::size_t>(length)));
+  if (anew) read_pieces(item, text, length);
 }
 
 }  // namespace attn

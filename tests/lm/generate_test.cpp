@@ -166,5 +166,28 @@ TEST(Generation, AWindowsMemoryStays) {
   expect_of_largest(stepwise.read(0, std::span(text).subspan(700)), logits, 2e-5, "other pieces");
 }
 
+// The keys of a text of 30 tokens are turned by the frequencies of long ones, which begin at 25.
+TEST(LongRope, ATextThatIsShortAgainHasTheLogitsOfAShortOne) {
+  LanguageModelConfig config = open_pretrained(kData / "phi3").config;
+  for (LayerConfig& layer : config.layers) layer.window = 0;
+  Generator rng(3);
+  LanguageModel model(config, rng);
+  Ids text(30);
+  std::iota(text.begin(), text.end(), 1);
+  const std::span<const std::int64_t> ids(text);
+  for (const std::size_t kept : {10u, 24u, 25u}) {
+    Decoder decoder(model);
+    decoder.read(0, ids);
+    decoder.truncate(0, static_cast<std::int64_t>(kept));
+    EXPECT_EQ(decoder.length(), static_cast<std::int64_t>(kept));
+    for (const std::size_t more : {5u, 10u}) {  // and once more past the switch
+      const Tensor found = decoder.read(0, ids.subspan(static_cast<std::size_t>(decoder.length()), more / 2));
+      const auto length = static_cast<std::size_t>(decoder.length());
+      const Tensor whole = model.forward(Tensor::from(ids.first(length), {static_cast<std::int64_t>(length)}));
+      expect_of_largest(found, whole.select(-2, -1), 2e-6, std::to_string(length));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attn::test
