@@ -27,7 +27,8 @@ class Decoder {
                    std::int64_t capacity = 0);
 
   // Further tokens of one text, at least one → the logits (vocab_size) that follow the last. Throws Error when they are
-  // more than context_length in all, or outside the vocabulary, and is then as before.
+  // more than context_length in all, more than the length from which dynamic frequencies change with each token, or
+  // outside the vocabulary, and is then as before.
   Tensor read(std::int64_t item, std::span<const std::int64_t> ids);
   // One token more of every text → logits (b, vocab_size).
   Tensor read(std::span<const std::int64_t> ids);

@@ -168,6 +168,13 @@ void Decoder::check(std::span<const std::int64_t> ids, std::int64_t longest) con
                 "at most context_length = " + std::to_string(c.context_length) + " tokens in all",
                 std::to_string(longest));
   }
+  for (const RopeConfig& rope : c.ropes) {
+    if (rope.type != RopeType::dynamic || longest <= rope.max_position_embeddings) continue;
+    throw Error(Error::Kind::shape, kDecoder,
+                "at most max_position_embeddings = " + std::to_string(rope.max_position_embeddings) +
+                    " tokens, past which each token changes dynamic frequencies",
+                std::to_string(longest), "call the model's forward() with the whole text");
+  }
 }
 
 Tensor Decoder::read(std::int64_t item, std::span<const std::int64_t> ids) {

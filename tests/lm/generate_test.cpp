@@ -172,12 +172,12 @@ TEST(LongRope, ATextThatIsShortAgainHasTheLogitsOfAShortOne) {
   for (LayerConfig& layer : config.layers) layer.window = 0;
   Generator rng(3);
   LanguageModel model(config, rng);
-  Ids text(30);
+  Ids text(40);
   std::iota(text.begin(), text.end(), 1);
   const std::span<const std::int64_t> ids(text);
   for (const std::size_t kept : {10u, 24u, 25u}) {
     Decoder decoder(model);
-    decoder.read(0, ids);
+    decoder.read(0, ids.first(30));
     decoder.truncate(0, static_cast<std::int64_t>(kept));
     EXPECT_EQ(decoder.length(), static_cast<std::int64_t>(kept));
     for (const std::size_t more : {5u, 10u}) {  // and once more past the switch
@@ -187,6 +187,21 @@ TEST(LongRope, ATextThatIsShortAgainHasTheLogitsOfAShortOne) {
       expect_of_largest(found, whole.select(-2, -1), 2e-6, std::to_string(length));
     }
   }
+}
+
+// Keys in a cache would have to be turned anew with each token.
+TEST(DynamicRope, IsRefusedWhereItsFrequenciesChange) {
+  LanguageModelConfig config = open_pretrained(kData / "mistral").config;
+  for (LayerConfig& layer : config.layers) layer.window = 0;
+  config.ropes[0].type = RopeType::dynamic, config.ropes[0].factor = 2, config.ropes[0].max_position_embeddings = 8;
+  Generator rng(3);
+  LanguageModel model(config, rng);
+  Decoder decoder(model);
+  const Ids ids{1, 2, 3, 4, 5, 6, 7, 8};
+  const Tensor whole = model.forward(Tensor::from(std::span(ids), {8}));
+  expect_of_largest(decoder.read(0, ids), whole.select(-2, -1), 2e-6, "as trained");
+  expect_error(Error::Kind::shape, {"max_position_embeddings = 8", "found 9"}, [&] { decoder.read(Ids{9}); });
+  EXPECT_EQ(decoder.length(), 8);
 }
 
 }  // namespace
