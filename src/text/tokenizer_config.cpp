@@ -85,6 +85,17 @@ void require_same_id(const std::string& content, const Json& id, const Tokens& t
   origin.fail("added tokens with the ids of tokenizer.json", id.dump() + " for " + io::in_quotes(content));
 }
 
+// Code that comes with a model may change the text before tokenizer.json's steps see it. transformers runs it, once it
+// is allowed to, and else has no tokenizer.
+void require_no_code(const JsonObject& config, const io::Origin& origin) {
+  const Json* map = config.find("auto_map");
+  if (!map) return;
+  const Json code = map->is_object() ? map->value("AutoTokenizer", Json()) : *map;
+  if (code.is_null()) return;
+  origin.fail("no code for the tokenizer in auto_map, for attn runs none", io::excerpt(code.dump()),
+              "remove it if tokenizer.json alone gives the ids");
+}
+
 // The flag must say of a mark around a text what tokenizer.json does.
 void require_mark(const JsonObject& config, const char* flag, const char* token, const std::vector<Id>& marks,
                   const Tokens& tokens, const io::Origin& origin) {
@@ -155,6 +166,7 @@ void add_tokenizer_config(std::string_view json, const io::Origin& origin, Descr
   if (const auto end = token_name(config, "eos_token", origin)) description.end_of_text = tokens.id_of(*end);
   if (description.end_of_text) description.ends.push_back(*description.end_of_text);
   config.require("split_special_tokens", false);
+  require_no_code(config, origin);
   const std::string side = config.text("truncation_side", description.cut_left ? "left" : "right");
   if (side != "left" && side != "right") config.wrong("truncation_side", "left or right", side);
   description.cut_left = side == "left";

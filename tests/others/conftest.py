@@ -33,5 +33,5 @@ def attn():
     return run
 
 
-for _name in ("llama_cpp_models", "gemma3_270m", "minilm", "minilm_gguf", "smollm2"):
+for _name in ("llama_cpp_models", "gemma3_270m", "minilm", "minilm_gguf", "cute_tokenizer", "smollm2"):
     globals()[_name] = pytest.fixture(scope="session", name=_name)(getattr(packages, _name))

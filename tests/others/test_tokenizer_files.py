@@ -27,6 +27,7 @@ FOLLOWED = [
     ({"added_tokens_decoder": {f"{WORD}": {**START, "content": "jour"}}}, None),
     ({}, {"jour": WORD}),
     ({"eos_token": "jour"}, {"jour": WORD}),
+    ({"auto_map": {"AutoModel": "code.Model"}}, None),
     ({"add_prefix_space": False, "legacy": True, "model_max_length": 7, "padding_side": "left", "chat": None}, None),
 ]
 REFUSED = [
@@ -40,6 +41,9 @@ REFUSED = [
     ({"add_prefix_space": True, "tokenizer_class": "GPT2Tokenizer"}, None, "add_prefix_space"),
     ({"fix_mistral_regex": True}, None, "fix_mistral_regex"),
     ({"key_of_tomorrow": 1}, None, "key_of_tomorrow"),
+    ({"auto_map": {"AutoTokenizer": [None, "code.Tokenizer"]}}, None, "code.Tokenizer"),
+    ({"auto_map": {"AutoTokenizer": "code.Tokenizer"}}, None, "code.Tokenizer"),
+    ({"auto_map": ["code.Tokenizer", None]}, None, "code.Tokenizer"),
 ]
 
 
@@ -69,6 +73,12 @@ def test_what_is_followed_gives_transformers_ids(config, added, ids, tmp_path):
 def test_what_is_not_followed_is_refused_by_name(config, added, named, ids):
     ran = ids(config, added)
     assert ran.returncode == 3 and f"{named}" in ran.stderr, ran.stderr
+
+
+def test_code_for_a_tokenizer_is_refused(cute_tokenizer, attn):
+    """Its class puts letters of its own in place of words, so that tokenizer.json alone gives other ids."""
+    ran = attn("tokens", "--tokenizer", cute_tokenizer, "def hello(): return 42")
+    assert ran.returncode == 3 and "CUTETokenizerFast" in ran.stderr, ran.stderr
 
 
 @pytest.mark.parametrize("kind, name, text", [("granite", "GPT2Tokenizer", "2023 650841823"), ("llama2", "LlamaTokenizer", "<s>G")])

@@ -95,6 +95,19 @@ TEST(TokenizerFiles, ALongTextIsCutWhereTheFilesSay) {
   expect_error(Error::Kind::data, {"direction to be Left or Right", "left"}, [&] { cut(left.dump(), "{}"); });
 }
 
+// Such code may change the text first: cute-tokenizer's puts letters of its own in place of words.
+TEST(TokenizerFiles, CodeForTheTokenizerIsRefused) {
+  const std::string json = json_of("qwen");
+  for (const char* code :
+       {R"({"AutoTokenizer": [null, "code.Fast"]})", R"({"AutoTokenizer": "code.Fast"})", R"(["code.Fast", null])"}) {
+    expect_error(Error::Kind::data, {"no code for the tokenizer in auto_map", "code.Fast", "remove it"},
+                 [&] { BPETokenizer::parse(json, R"({"auto_map": )" + std::string(code) + "}"); });
+  }
+  for (const char* none : {"null", "{}", R"({"AutoModel": "code.Model"})", R"({"AutoTokenizer": null})"}) {
+    EXPECT_NO_THROW(BPETokenizer::parse(json, R"({"auto_map": )" + std::string(none) + "}")) << none;
+  }
+}
+
 // As transformers names it, which the tokenizers package alone does not.
 TEST(TokenizerFiles, TheTokenThatFillsUpIsASpecialOne) {
   nlohmann::json qwen = nlohmann::json::parse(json_of("qwen"));  // "jour" is a token of its vocabulary
