@@ -50,7 +50,8 @@ TEST(Space, ThreeDimensionsAsInTheNotebooks) {
   for (const auto& dot : dots.all("circle")) places.emplace(dot.number("cx"), dot.number("cy"));
   EXPECT_EQ(stems(dots), places);
   EXPECT_TRUE(stems(arrows).empty());
-  const Document nowhere(fig::space({{"v", Tensor::of({{0, 0, 0}, {1, 1, 1}}), {}}}));  // an arrow without a length
+  const std::vector<fig::Points> short_one{{"v", Tensor::of({{0, 0, 0}, {1, 1, 1}}), {}}};
+  const Document nowhere(fig::space(short_one));  // an arrow without a length
   EXPECT_EQ(nowhere.all("circle").size(), 1u);
   EXPECT_TRUE(stems(nowhere).empty());
 }
