@@ -343,6 +343,12 @@ Value without_side(Call& c, bool end) {
   return text(all);
 }
 
+// '%s and %s' | format(a, b)
+Value percent_of(Call& c) {
+  if (!c.rest.named.empty()) unsupported("the filter format of values by name");
+  return text(percent(shown(c.self), list(c.rest.values, Kind::tuple)));
+}
+
 constexpr Builtin kAllFilters[] = {
     {"abs", "", absolute},
     {"capitalize", "", changed<capitalized>},
@@ -351,6 +357,7 @@ constexpr Builtin kAllFilters[] = {
     {"e escape", "", [](Call& c) { return safe(c, true); }},
     {"first", "", first},
     {"float", "default?", to_float},
+    {"format", "*", percent_of},
     {"indent", "width? first? blank?", indent},
     {"int", "default? base!", to_int},
     {"items", "", items},

@@ -36,18 +36,18 @@ class Lexer {
       while (at < rest_.size() && !among("{%#", next(at + 1))) at = rest_.find('{', at + 1);
       data(std::min(at, rest_.size()));
       if (rest_.empty()) break;
+      if (const std::size_t size = tag_size(rest_, "raw")) {
+        take_raw(size);
+        continue;
+      }
       const std::string_view tag = rest_.substr(0, 2), end = tag == "{{" ? "}}" : tag == "{%" ? "%}" : "#}";
       const bool comment = tag == "{#";
       if (!comment) add(Kind::sign, tag);
       take(2 + (next(2) == '-' || next(2) == '+'));
-      const std::size_t first = tokens_.size();
       std::size_t size = 0;
-      while ((size = braces_.empty() ? end_size(end) : 0) == 0) {
+      while ((size = braces_.empty() ? end_size(rest_, end) : 0) == 0) {
         if (rest_.empty()) failed_at(line_, comment ? "a comment without its end" : "a tag without its end");
         comment ? take(1) : read_token();
-      }
-      if (tag == "{%" && tokens_.size() > first && tokens_[first].text == "raw") {
-        unsupported("the tag raw in line " + std::to_string(tokens_[first].line));
       }
       if (!comment) add(Kind::sign, end);
       take(size);
@@ -86,16 +86,42 @@ class Lexer {
     take(size);
   }
 
-  // The bytes of a tag's end at the beginning of the rest, with what it strips; 0 where there is none.
-  std::size_t end_size(std::string_view end) const {
+  // The bytes of a tag's end at the beginning of `in`, with what it strips; 0 where there is none.
+  static std::size_t end_size(std::string_view in, std::string_view end, bool plus = true, bool line = true) {
     const bool trims = end != "}}";
-    const char sign = next(0);
-    std::string_view at = rest_.substr(sign == '-' || (sign == '+' && trims));
+    const char sign = in.empty() ? '\0' : in[0];
+    std::string_view at = in.substr(sign == '-' || (sign == '+' && trims && plus));
     if (!at.starts_with(end)) return 0;
     at.remove_prefix(end.size());
     if (sign == '-') at = stripped(at, kLeft);
-    if (sign != '-' && sign != '+' && trims && at.starts_with('\n')) at.remove_prefix(1);
-    return rest_.size() - at.size();
+    if (sign != '-' && sign != '+' && trims && line && at.starts_with('\n')) at.remove_prefix(1);
+    return in.size() - at.size();
+  }
+
+  // The bytes of the tag {% raw %} or {% endraw %} at the beginning of `in`, with what it strips; 0 where there is
+  // another. The first takes no + at its end, and strips no line end.
+  static std::size_t tag_size(std::string_view in, std::string_view name) {
+    if (!in.starts_with("{%")) return 0;
+    std::string_view at = in.substr(2);
+    if (!at.empty() && among("-+", at[0])) at.remove_prefix(1);
+    at = stripped(at, kLeft);
+    if (!at.starts_with(name)) return 0;
+    at = stripped(at.substr(name.size()), kLeft);
+    const bool ends = name != "raw";
+    const std::size_t size = end_size(at, "%}", ends, ends);
+    return size == 0 ? 0 : in.size() - at.size() + size;
+  }
+
+  // Text as it stands, whatever it looks like, between a tag of so many bytes and {% endraw %}.
+  void take_raw(std::size_t begin) {
+    const std::size_t line = line_;
+    take(begin);
+    if (rest_.empty()) return;  // Jinja asks for no end then
+    std::size_t at = rest_.find("{%");
+    while (at < rest_.size() && tag_size(rest_.substr(at), "endraw") == 0) at = rest_.find("{%", at + 1);
+    if (at > rest_.size()) failed_at(line, "the tag raw without its end");
+    data(at);
+    take(tag_size(rest_, "endraw"));
   }
 
   void read_token() {

@@ -183,13 +183,17 @@ std::string format(std::string_view text, const Arguments& given) {
     }
     const std::size_t end = text.find('}', i);
     if (c == '}' || end == std::string_view::npos) failed("a format with a single brace");
-    const std::string name(text.substr(i + 1, end - i - 1));
+    std::string name(text.substr(i + 1, end - i - 1));
+    const bool integer = name.ends_with(":d");
+    if (integer) name.resize(name.size() - 2);
     if (name.find_first_of("0123456789!:.[{") != std::string::npos) unsupported("the format {" + name + "}");
     const auto named = std::ranges::find(given.named, name, [](const auto& entry) { return entry.first; });
     if (name.empty() ? next == given.values.size() : named == given.named.end()) {
       failed("a format with a place {" + name + "} and no value for it");
     }
-    out += shown(name.empty() ? given.values[next++] : named->second);
+    const Value& value = name.empty() ? given.values[next++] : named->second;
+    if (integer && !value.is<std::int64_t>()) unsupported("the format {:d} of a " + kind_of(value));
+    out += shown(value);
     charge(out.size() / 64 + 16 + given.named.size());
     i = end;
   }

@@ -26,7 +26,7 @@ std::string titled(std::string_view text, bool as_python);
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count);
 std::vector<std::string_view> lines_of(std::string_view text);  // as str.splitlines()
 std::string escaped_html(std::string_view text);
-// text % arguments, of %s and %d, and text.format(arguments), of {} and {name}
+// text % arguments, of %s and %d, and text.format(arguments), of {}, {name} and {:d}
 std::string percent(std::string_view text, const Value& given);
 std::string format(std::string_view text, const Arguments& given);
 

@@ -52,7 +52,7 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ messages | groupby('role') }}", Error::Kind::data, "the filter groupby");
   expect_error("{{ 'a' is filter }}", Error::Kind::data, "the test filter");
   expect_error("{% include 'x' %}", Error::Kind::data, "the tag include in line 1");
-  for (const char* const tag : {"raw", "with", "block"}) {
+  for (const char* const tag : {"with", "block"}) {
     expect_error("{% " + std::string(tag) + " %}", Error::Kind::data, "the tag " + std::string(tag));
   }
   expect_error("{% for a in [] recursive %}", Error::Kind::data, "a recursive loop in line 1");
@@ -80,6 +80,28 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ messages.append }}", Error::Kind::data, "a function as text");
   expect_error("{{ messages.append in {} }}", Error::Kind::data, "a function as a key");
   expect_error("\n\n{% if %}", Error::Kind::data, "line 3");
+}
+
+// The values are Jinja2's.
+TEST(Chat, RawTextAndFormats) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"a {% raw %}{{ x }}{% if %}{# c #}{% endraw %} b", "a {{ x }}{% if %}{# c #} b"},
+      {"a\n {%- raw -%} \n{% b {%- endraw -%} \nc", "a{% bc"},
+      {"  {% raw %}\n {{\n  {% endraw %}\nc", "\n {{\nc"},
+      {"  {%+ raw %}x {%+ endraw +%}\nc", "  x \nc"},
+      {"x{% raw %}", "x"},
+      {"{{ '%s-%d%%' | format('a', 3) }}", "a-3%"},
+      {"{{ 7 | format }}{{ '%s' | format(('a',)) }}", "7('a',)"},
+      {"{{ '{i:d} {:d}'.format(4, i=-7) }}", "-7 4"},
+  };
+  for (const auto& [jinja, wanted] : cases) {
+    EXPECT_EQ(ChatTemplate::parse(jinja).format(kHello), wanted) << jinja;
+  }
+  expect_error("{% raw %}x", Error::Kind::data, "the tag raw without its end in line 1");
+  expect_error("{% raw +%}x{% endraw %}", Error::Kind::data, "raw");
+  expect_error("{{ '%s' | format(a=1) }}", Error::Kind::data, "the filter format of values by name");
+  expect_error("{{ '%s%s' | format(1) }}", Error::Kind::data, "fewer values");
+  expect_error("{{ '{:d}'.format(1.5) }}", Error::Kind::data, "the format {:d} of a float");
 }
 
 TEST(Chat, WhatTheTemplateRefusesIsAnArgument) {
