@@ -34,9 +34,10 @@ constexpr const char* kChatNotes =
     "Each line of standard input is a message, and the model's answer is printed as it is written. A message of "
     "several lines has a \\ at the end of each but the last. Empty lines are passed over. The end of the input, Ctrl-D "
     "in a terminal, ends the conversation.\n\n"
-    "Each answer is the one that attn generate --messages gives to the same conversation at --temperature 0: the "
-    "model's chat template is rendered anew. The model reads only what it has not read before, where its layers can "
-    "forget the rest. One generator draws for the whole conversation. MODEL is as of attn generate.\n\n"
+    "At --temperature 0 each answer is, but for rounding, the one that attn generate --messages gives to the same "
+    "conversation: the model's chat template is rendered anew. The model reads only what it has not read before, where "
+    "its layers can forget the rest. One generator draws for the whole conversation, and a conversation that fills the "
+    "model's context is refused. MODEL is as of attn generate.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
 
 constexpr const char* kChatExamples =
